@@ -19,6 +19,8 @@ test('exit code, both streams and input are the command’s; a non-zero exit is 
     expect((await stack.exec(id, name)).json).toMatchObject({ exit_code: 127 })
     expect((await stack.exec(id, [name])).json).toMatchObject({ code: 'command_not_run' })
   }
+  const { detail } = (await stack.exec(id, ['no-such'], { cwd: '/tmp' })).json
+  expect(detail).toBe('the guest has no program "no-such"; check its name, and PATH')
 })
 
 test('a command that passes its deadline is 504, and the desktop is still of use', async () => {

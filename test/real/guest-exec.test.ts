@@ -68,6 +68,8 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await codeOf(exec(['/etc/passwd']))).toBe('command_not_run')
     expect(await codeOf(exec('true', { cwd: '/no/such/folder' }))).toBe('command_not_run')
     expect(await codeOf(exec('true', { cwd: '-' }))).toBe('command_not_run')
+    await expect(exec(['no-such-program'])).rejects.toThrow('the guest has no program "no-such-program"')
+    await expect(exec('true', { cwd: '/no/such' })).rejects.toThrow('the guest has no folder "/no/such"')
     for (const own of ['cd', 'export', ':']) expect(await codeOf(exec([own]))).toBe('command_not_run')
   })
 

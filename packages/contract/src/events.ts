@@ -1,7 +1,9 @@
 // Events: what has changed, in the order in which it changed.
+
 import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
+import { didYouMean } from './nearest.ts'
 
 /** Of an organisation: its desktops, operations, claims, wake locks, keys and webhooks, and what was left out. */
 export const customerEventTypes = [
@@ -48,6 +50,15 @@ const hostEventTypes = [
 
 export const eventTypes = [...customerEventTypes, ...hostEventTypes] as const
 export type EventType = (typeof eventTypes)[number]
+
+/** What a refusal says of an unknown type, or of a list with one: what it is like, and all that there are. */
+export const unknownEventType =
+  (types: readonly EventType[]) =>
+  ({ input }: { input?: unknown }): string => {
+    const given = String([input].flat().find((one) => !types.some((type) => type === one)))
+    const all = `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`
+    return `there is no type "${given.slice(0, 80).toWellFormed()}"${didYouMean(given, types)}; ${all}`
+  }
 
 const eventExample = {
   id: '1f0c7a9e2s8',

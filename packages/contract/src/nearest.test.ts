@@ -23,6 +23,15 @@ test.each([
   expect(nearest(given, fields)).toEqual(like)
 })
 
+test.each([
+  ['cmd', 'command'],
+  ['env_vars', 'env'],
+  ['dir', undefined],
+  ['timeout', 'timeout_secs'],
+])('of a command, %s is %s', (given, like) => {
+  expect(nearest(given, ['command', 'cwd', 'env', 'stdin', 'timeout_secs'])[0]).toBe(like)
+})
+
 test('the best comes first, at most three, each once', () => {
   expect(nearest('port', ['ports', 'pot', 'port', 'sport', 'port'])).toEqual(['port', 'ports', 'pot'])
 })

@@ -27,12 +27,22 @@ export function suggestion(names: readonly string[]): string {
 
 const flat = (name: string): string => name.toLowerCase().replaceAll(/[_\s-]/g, '')
 
-/** The distance; a name that begins with the other one comes behind those that differ by one character. */
+/** Whether it is the name with letters left out, such as `cmd` of `command`. */
+const abbreviates = (given: string, name: string): boolean => {
+  let at = 0
+  for (const letter of name) if (letter === given[at]) at++
+  return given.length >= shortestPart && given[0] === name[0] && at === given.length
+}
+
+/**
+ * The distance; a name that begins with the other one, or whose letters the given one leaves out, comes behind those that are
+ * misspelt at one place.
+ */
 function likeness(given: string, name: string, most: number): number {
   const [short, long] = given.length < name.length ? [given, name] : [name, given]
   const part = short.length >= shortestPart && long.startsWith(short)
   const by = distance(given, name)
-  return part ? Math.min(by, Math.min(2, most)) : by
+  return part || abbreviates(given, name) ? Math.min(by, Math.min(part ? 2 : 1, most)) : by
 }
 
 /** How many characters to add, drop, change or swap with their neighbour (optimal string alignment). */

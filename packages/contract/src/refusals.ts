@@ -290,7 +290,7 @@ export const refusals = {
   unsupported_coding: {
     status: 415,
     what: 'the body is compressed or coded, which this service does not undo',
-    next: 'send it as it is, without `Content-Encoding`, and without any `Transfer-Encoding` but chunked',
+    next: 'send it as it is, without `Content-Encoding` and `Content-Transfer-Encoding`, and without any `Transfer-Encoding` but chunked',
   },
   range_not_satisfiable: {
     status: 416,

@@ -3,7 +3,7 @@
 import { z } from 'zod'
 import { listOf } from './bounds.ts'
 import { time } from './desktops.ts'
-import { customerEventTypes } from './events.ts'
+import { customerEventTypes, unknownEventType } from './events.ts'
 import { id } from './ids.ts'
 
 export const webhookUrlMax = 2_048
@@ -19,7 +19,10 @@ const url = z
   .min(1)
   .max(webhookUrlMax)
   .describe('Where events are sent with POST: https, without a user name, a password or a fragment')
-const types = listOf(z.enum(customerEventTypes), customerEventTypes.length)
+const types = listOf(
+  z.enum(customerEventTypes, { error: unknownEventType(customerEventTypes) }),
+  customerEventTypes.length,
+)
   .refine((given) => given.length > 0, 'must name at least one type; leave it out for all')
   .transform((given) => [...new Set(given)])
   .describe('Only events of these types; null or left out: all, also types of later releases')

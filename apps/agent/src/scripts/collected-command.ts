@@ -68,7 +68,7 @@ export function watcherScript(pid: number, nonce: string, timeoutSecs: number): 
     [ "$c" ] || read c <$p.c
     sleep ${stepSecs}
     n=$((n + 1))
-    [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -${pid}
+    [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -${pid}
   done
   [ "$c" ] || read c <$p.c
   sleep ${lateSecs}

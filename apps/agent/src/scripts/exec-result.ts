@@ -1,6 +1,14 @@
 // The answer to a command, from what its script printed. Nothing of it is trusted: everything is bounded.
 import { basename } from 'node:path'
-import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
+import {
+  couldNotStart,
+  type ExecCommand,
+  type ExecResult,
+  execOutputMaxBytes,
+  notRunReason,
+  Refusal,
+  refuse,
+} from '@dormouse/contract'
 import { trailerPrefix } from './collected-command.ts'
 import { notRunCode, notRunPrefix } from './command.ts'
 import { commandLimits } from './limits.ts'
@@ -14,25 +22,6 @@ export interface ProgramEnd {
 }
 
 const shownLength = 200
-
-const shown = (name: string): string =>
-  JSON.stringify(name.length > shownLength ? `${name.slice(0, shownLength).toWellFormed()}…` : name)
-
-/** Why a command could not start, by the word that its script or the supervisor says. */
-export function notRunReason(word: string, { command, cwd }: Pick<ExecCommand, 'command' | 'cwd'>): string {
-  const program = shown(Array.isArray(command) ? command[0]! : '/bin/sh')
-  const reasons: Record<string, string> = {
-    program: `the guest has no program ${program}; check its name, and PATH`,
-    absent: `the guest has no program ${program}, or not the interpreter that it names; check its name, and PATH`,
-    size: `the guest takes no command with so long arguments and variables as those of ${program}; shorten them`,
-    permission: `the guest cannot execute ${program}; make it executable`,
-    folder: `the guest has no folder ${shown(cwd ?? '')} to run the command in; check \`cwd\``,
-    file: `${shown(cwd ?? '')} is not a folder of the guest that a command can run in; check \`cwd\``,
-    space: 'the guest has no space for the command’s output; free some',
-    input: 'the guest has no space for the command’s input; free some',
-  }
-  return reasons[word] ?? `the guest could not start ${program}`
-}
 
 /** The answer, or the refusal of a script that could not start its command. */
 export function execResultOf(end: ProgramEnd, nonce: string, command: ExecCommand, durationMs: number): ExecResult {
@@ -82,7 +71,7 @@ function refuseUnlaunched({ exitCode, stdout, stderr }: ProgramEnd, request: Exe
     const { name = '', why = '' } = form.exec(line)?.groups ?? {}
     // Some shells show the path at which they found it.
     if (name !== 'env' && basename(name) !== basename(program)) continue
-    refuse('command_not_run', `the guest could not start ${shown(program)}: ${why.slice(0, shownLength)}`)
+    refuse('command_not_run', `${couldNotStart(request)}: ${why.slice(0, shownLength)}`)
   }
 }
 

@@ -136,9 +136,9 @@ t=.dormouse-${nonce}
 ${next}`
 }
 
-/** Creates `$t`, which nobody but its owner reads until it is whole. */
+/** Creates `$t`, which nobody but its owner reads until it is whole. `/proc` says of each new name that it is not there. */
 export const createFor = (owner: string | null | undefined): string =>
-  `e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"
+  `e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || { [ -d "$d" ] && case $e in *'No such file or directory') no 'Operation not permitted';; esac; no "\${e##*: }"; }
 trap 'rm -f "$t"' EXIT
 ${giveTo(owner, '"$t"')}trap - EXIT
 `

@@ -2,7 +2,7 @@
 // of its own, both with its id.
 
 /** Ends the command's whole process group and session, also processes that ignore gentler signals. */
-export const killScript = (pid: number): string => `kill -KILL -- -${pid}; pkill -KILL -s ${pid}; :`
+export const killScript = (pid: number): string => `kill -KILL -${pid}; pkill -KILL -s ${pid}; :`
 
 /** The same if the process has run at least that long: after a reboot its id may be another process's. */
 export const killIfOldScript = (

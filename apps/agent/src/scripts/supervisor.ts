@@ -1,7 +1,6 @@
 // The supervisor's operations as commands, and its answers. The program's source: apps/agent/supervisor. Pure.
 import { createHash } from 'node:crypto'
-import { type CommandPayload, type ExecCommand, type ExecReport, refuse } from '@dormouse/contract'
-import { notRunReason } from './exec-result.ts'
+import { type CommandPayload, type ExecCommand, type ExecReport, notRunReason, refuse } from '@dormouse/contract'
 import { supervisorProgram } from './supervisor-program.ts'
 
 /** Where a guest may keep the program and the execs, the first that works. `/run` forgets them when the guest boots. */

@@ -5,7 +5,9 @@ import {
   type CommandPayload,
   type CommandResult,
   commands,
+  type ExecCommand,
   factsOf,
+  isNotRunReason,
   Refusal,
   type RefusalCode,
   refusals,
@@ -112,7 +114,7 @@ export class Links extends EventEmitter<Events> {
       const answer = await peer
         .call(name, payload, { ...options, ...(traceparent && { traceparent }) })
         .catch((error: unknown) => {
-          throw asRefusal(name, error)
+          throw asRefusal(name, payload, error)
         })
       return this.#validated(hostId, name, answer)
     })
@@ -136,7 +138,7 @@ export class Links extends EventEmitter<Events> {
 const isOfHosts = (code: string): code is RefusalCode =>
   Object.hasOwn(refusals, code) && factsOf(code as RefusalCode).from !== undefined
 
-function asRefusal(name: CommandName, error: unknown): unknown {
+function asRefusal(name: CommandName, payload: object, error: unknown): unknown {
   if (error instanceof CallRefused) {
     // Sent by the link itself, before the command began.
     if (error.code === 'too_many_calls') {
@@ -151,6 +153,12 @@ function asRefusal(name: CommandName, error: unknown): unknown {
     // What a guest's file system says is its owner's to read. Anything but plain words is no such message.
     if (error.code === 'file_refused' && /^[\p{L}\p{N} ,.'’()-]{1,200}$/u.test(error.detail))
       return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
+    if (
+      error.code === 'command_not_run' &&
+      'command' in payload &&
+      isNotRunReason(error.detail, payload as ExecCommand)
+    )
+      return new Refusal('command_not_run', error.detail)
     return refusalWithCause(error.code, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {

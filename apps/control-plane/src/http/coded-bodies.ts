@@ -1,4 +1,5 @@
-// Refuses bodies that are not what they stand for: compressed, or a part of something. Knows no route.
+// Refuses headers of a write that it would have to ignore: a body that is compressed or a part, a condition, a misspelt key. Knows
+// no route.
 import type { IncomingHttpHeaders } from 'node:http'
 import { refuse, refuseField } from '@dormouse/contract'
 import type { App } from './app.ts'
@@ -13,8 +14,21 @@ export function refuseCodedBodies(app: App): void {
     }
     if (headers['content-range'] !== undefined)
       refuseField('Content-Range', 'must not be sent; a body is a whole, and an upload takes parts by `Upload-Offset`')
+    for (const [name, shown] of conditions)
+      if (headers[name] !== undefined) refuseField(shown, 'must not be sent; a write of this service has no conditions')
+    const misspelt = Object.keys(headers).find((name) => keyLike.test(name) && name !== 'idempotency-key')
+    if (misspelt) refuseField(misspelt, 'is not a header of this service; write `Idempotency-Key`')
   })
 }
+
+const conditions = [
+  ['if-match', 'If-Match'],
+  ['if-none-match', 'If-None-Match'],
+  ['if-modified-since', 'If-Modified-Since'],
+  ['if-unmodified-since', 'If-Unmodified-Since'],
+  ['if-range', 'If-Range'],
+] as const
+const keyLike = /^(x[-_])?idempoten(cy|t)[-_]?keys?$/
 
 /** What each of these lists leaves the bytes as they are. */
 const plain = {

@@ -2,13 +2,13 @@
 import {
   adminEventListJson,
   customerEventTypes,
-  didYouMean,
   type EventType,
   eventListJson,
   eventTypes,
   id,
   refuse,
   refuseField,
+  unknownEventType,
 } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
@@ -22,15 +22,8 @@ const defaultLimit = 100
 
 const typesOf = (types: readonly EventType[]) => {
   const type = z.enum(types)
-  const isType = (given: unknown) => types.some((one) => one === given)
-  /** With what the first unknown one is like, before all. */
-  const error = ({ input }: { input?: unknown }) => {
-    const given = String([input].flat().find((one) => !isType(one)))
-    const all = `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`
-    return `there is no type "${given.slice(0, 80).toWellFormed()}"${didYouMean(given, types)}; ${all}`
-  }
   return z
-    .union([type, z.array(type)], { error })
+    .union([type, z.array(type)], { error: unknownEventType(types) })
     .optional()
     .describe('Only events of this type; may be repeated')
 }

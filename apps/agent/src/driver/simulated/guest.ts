@@ -9,6 +9,7 @@ import {
   execOutputMaxBytes,
   type GuestEntry,
   type ListEntriesResult,
+  notRunReason,
   Refusal,
   refuse,
   type UploadCommand,
@@ -94,6 +95,7 @@ export class SimulatedGuest implements GuestTransport {
     await this.ping()
     this.#machine.faults.lastExec = command
     await this.#machine.faults.enter('exec')
+    this.#refuseNoFolder(command)
     const sealed = sealing(command.command)
     if (sealed) return { ...asKept({ exitCode: 0, stdout: sealed, stderr: '' }), durationMs: 0 }
     if (asksForAddress(command.command))
@@ -141,10 +143,16 @@ export class SimulatedGuest implements GuestTransport {
       // It ends with the guest, whatever it did.
       inBackground: (work: Promise<void>) => void work.catch(() => undefined),
     }
+    this.#refuseNoFolder(command)
     const stdout = await runSupervisor(world, words, command.stdin ?? '')
     if (stdout === undefined) return refuse('command_not_run', 'the guest has no such program')
     const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
     return { ...none, exitCode: 0, stdout }
+  }
+
+  #refuseNoFolder(command: ExecCommand): void {
+    const folder = command.cwd?.replace(/(?<=.)\/+$/, '')
+    if (folder && !isFolder(this.#files(), folder)) refuse('command_not_run', notRunReason('folder', command))
   }
 
   /** Goes on over a sleep of the desktop; rejects once that guest is gone. */

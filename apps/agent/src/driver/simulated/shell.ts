@@ -1,6 +1,6 @@
 // The shell of a simulated guest, enough to see whether memory and disk survived: a few programs, with ; && || pipes,
 // redirections and quotes. Knows nothing of domains.
-import { refuse } from '@dormouse/contract'
+import { notRunReason, refuse } from '@dormouse/contract'
 
 /** What the shell may use of its guest. */
 export interface ShellWorld {
@@ -52,9 +52,8 @@ export async function runArray(
   out: Output = { stdout: '', stderr: '' },
 ): Promise<ShellResult> {
   const [name = ''] = words
-  const program = programOf(name)
-  if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"`)
-  const exitCode = await program(world, words.slice(1), stdin, out)
+  if (!isProgram(name)) refuse('command_not_run', notRunReason('program', { command: words, cwd: null }))
+  const exitCode = await programOf(name)!(world, words.slice(1), stdin, out)
   return { exitCode, ...out }
 }
 
@@ -194,6 +193,9 @@ function programOf(name: string): Program | undefined {
   const base = name.replace(/^\/(usr\/)?bin\//, '')
   return Object.hasOwn(programs, base) ? programs[base] : undefined
 }
+
+/** Whether the guest has it. What only a shell knows is none. */
+export const isProgram = (name: string): boolean => name !== 'exit' && programOf(name) !== undefined
 
 const known = () =>
   `a simulated guest knows only ${Object.keys(programs)

@@ -2,7 +2,7 @@
 // exec on the guest's disk. A command gets its input at its end, and its output appears when it has ended.
 import { hash } from 'node:crypto'
 import { isFolder } from './files.ts'
-import { runArray, runShell, type ShellWorld } from './shell.ts'
+import { isProgram, runArray, runShell, type ShellWorld } from './shell.ts'
 
 interface Kept {
   bootId: string
@@ -52,7 +52,10 @@ export async function runSupervisor(
     const listed = all.filter(([, kept]) => id !== 'running' || stateOf(world, kept) === 'running')
     return `${listed.map(([each, kept]) => statusOf(world, each.slice(folder.length + 1), kept)).join('')}all\n`
   }
-  if (operation === 'start' && !read()) start(world, path, args)
+  if (operation === 'start' && !read()) {
+    if (!isSupervisor(args[4] ?? '') && !isProgram(args[4] ?? '')) return 'no absent\n'
+    start(world, path, args)
+  }
   const kept = read()
   if (!kept) return 'no unknown\n'
   if (operation === 'read') return readOutput(world, read, id, args)
