@@ -155,6 +155,18 @@ test('what is no message of the protocol, or of a revision that it does not have
   expect([unknown.status, unknown.json.error.message]).toEqual([400, expect.stringContaining('supported')])
   for (const body of [{}, { hello: 1 }, 'nonsense', '"text"', '7', { jsonrpc: '1.0', id: 1, method: 'ping' }, [1]])
     expect([body, (await post(body)).status]).toEqual([body, 400])
+  const initialize = { jsonrpc: '2.0', id: 4, method: 'initialize' }
+  for (const [params, message] of [
+    [undefined, '`params` must be an object'],
+    [{}, '`params.protocolVersion` must be a string'],
+    [{ protocolVersion: '2025-06-18', capabilities: {} }, '`params.clientInfo` must be an object'],
+  ] as const) {
+    const { json } = await post({ ...initialize, params }, { accept: 'application/json' })
+    expect([json.id, json.error]).toEqual([4, { code: -32_602, message: `Invalid params: ${message}` }])
+  }
+  const call = { method: 'tools/call', params: { name: 'desktop_list', arguments: null } }
+  const listed = await post({ jsonrpc: '2.0', id: 5, ...call }, { accept: 'application/json' })
+  expect(listed.json.result.isError ?? false).toBe(false)
   const method = await post({ jsonrpc: '2.0', id: 3, method: 'no/such' }, { accept: 'application/json' })
   expect(method.json.error.code).toBe(-32_601)
 })

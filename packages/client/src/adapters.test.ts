@@ -209,3 +209,25 @@ test.each([
 ])('what is not an action throws', (make, message) => {
   expect(make).toThrow(message)
 })
+
+test.each([
+  [
+    () => fromAnthropic({ action: 'left_click', cordinate: [1, 2] } as never),
+    'unknown field "cordinate"; did you mean "coordinate"',
+  ],
+  [() => fromAnthropic({ action: 'left_click', coordinate: [1] }), 'needs a valid `coordinate`'],
+  [() => fromAnthropic({ action: 'mouse_move', coordinate: ['1', '2'] } as never), 'needs a valid `coordinate`'],
+  [() => fromAnthropic({ action: 'zoom', region: [1, 2, 3] }), 'needs a valid `region`'],
+  [() => fromOpenAI({ type: 'click', x: 1 }), 'needs a valid `y`'],
+  [() => fromOpenAI({ type: 'click', x: 1, y: 2, buton: 'right' } as never), 'did you mean "button"'],
+  [() => fromOpenAI([null] as never), 'an action must be an object'],
+])('a field that is wrong is named (%#)', (convert, message) => {
+  expect(convert).toThrow(TypeError)
+  expect(convert).toThrow(message)
+})
+
+test('keys may be one text, and a field of later models is ignored', () => {
+  expect(fromOpenAI({ type: 'keypress', keys: 'ctrl+c', status: 'new' } as never).actions).toEqual([
+    { type: 'key', keys: ['ctrl', 'c'] },
+  ])
+})

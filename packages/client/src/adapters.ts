@@ -1,5 +1,5 @@
 // Turns the computer-use actions of Anthropic's and OpenAI's models into actions of `desktop.input`. Pure.
-import type { InputBody, PictureSpec } from '@dormouse/contract'
+import { didYouMean, type InputBody, type PictureSpec } from '@dormouse/contract'
 
 export type InputAction = InputBody['actions'][number]
 
@@ -30,7 +30,7 @@ const longestMs = 60_000
 const mostTicks = 100
 
 /**
- * Throws TypeError on an action that it does not know, and on one that lacks a field. `cursor_position` is an empty wait: the
+ * Throws TypeError on an action that it does not know, and on one that lacks or misspells a field. `cursor_position` is an empty wait: the
  * result has the pointer. A button that is held at the end of a batch is released, so `left_mouse_down` needs the actions up to
  * `left_mouse_up` in the same batch.
  */
@@ -38,7 +38,12 @@ export function fromAnthropic(given: AnthropicAction | readonly AnthropicAction[
   return joined([given].flat().map(ofAnthropic))
 }
 
+const anthropicFields = [
+  ...['action', 'coordinate', 'start_coordinate', 'text', 'duration', 'scroll_direction', 'scroll_amount', 'region'],
+]
+
 function ofAnthropic(given: AnthropicAction): InputBatch {
+  refuseMisspelt(given, anthropicFields)
   const { action, text, duration } = given
   const make = anthropic[action]
   if (!make) throw new TypeError(`the action "${action}" is not known; known are ${Object.keys(anthropic).join(', ')}`)
@@ -97,8 +102,15 @@ function textOf({ action, text }: AnthropicAction): string {
 }
 
 function pointOf(given: AnthropicAction, field: 'coordinate' | 'start_coordinate'): { x: number; y: number } {
-  const [x, y] = (given[field] ?? missing(given.action, field)) as Pair
+  const [x, y] = numbersOf(given, field, 2) as unknown as Pair
   return { x: Math.round(x), y: Math.round(y) }
+}
+
+/** So many numbers. */
+function numbersOf(given: AnthropicAction, field: 'coordinate' | 'start_coordinate' | 'region', count: number) {
+  const numbers = given[field]
+  const isValid = Array.isArray(numbers) && numbers.length === count && numbers.every((n) => Number.isFinite(n))
+  return isValid ? (numbers as readonly number[]) : missing(given.action, field)
 }
 
 function ticksOf({ action, scroll_direction, scroll_amount }: AnthropicAction): { dx: number; dy: number } {
@@ -108,8 +120,8 @@ function ticksOf({ action, scroll_direction, scroll_amount }: AnthropicAction): 
   return { dx: dx * ticks, dy: dy * ticks }
 }
 
-function regionOf({ action, region }: AnthropicAction): NonNullable<PictureSpec['region']> {
-  const [x0, y0, x1, y1] = (region ?? missing(action, 'region')) as readonly [number, number, number, number]
+function regionOf(given: AnthropicAction): NonNullable<PictureSpec['region']> {
+  const [x0, y0, x1, y1] = numbersOf(given, 'region', 4) as readonly [number, number, number, number]
   return { x: x0, y: y0, width: x1 - x0, height: y1 - y0 }
 }
 
@@ -129,7 +141,8 @@ export interface OpenAIAction {
   /** Pixels. */
   scroll_x?: number
   scroll_y?: number
-  keys?: readonly string[] | null
+  /** Or as one text, such as `ctrl+c`. */
+  keys?: readonly string[] | string | null
   text?: string
 }
 
@@ -137,15 +150,18 @@ export interface OpenAIAction {
 const pixelsPerTick = 100
 const waitMs = 2_000
 
-/** Throws TypeError on an action that it does not know, and on one that lacks a field. */
+/** Throws TypeError on an action that it does not know, and on one that lacks or misspells a field. */
 export function fromOpenAI(given: OpenAIAction | readonly OpenAIAction[]): InputBatch {
   return joined([given].flat().map((action) => ({ actions: [ofOpenAI(action)] })))
 }
 
+const openaiFields = ['type', 'x', 'y', 'button', 'path', 'scroll_x', 'scroll_y', 'keys', 'text']
+
 function ofOpenAI(given: OpenAIAction): InputAction {
+  refuseMisspelt(given, openaiFields)
   const make = openai[given.type]
   if (!make) throw new TypeError(`the action "${given.type}" is not known; known are ${Object.keys(openai).join(', ')}`)
-  const keys = (given.keys ?? []).map(plainKey)
+  const keys = (typeof given.keys === 'string' ? chordOf(given.keys) : (given.keys ?? [])).map(plainKey)
   return make(given, keys.length > 0 ? { hold: keys } : {})
 }
 
@@ -156,7 +172,7 @@ const openai: Record<string, OfOpenAI> = {
   double_click: (given, held) => ({ type: 'click', ...placeOf(given), button: 'left', count: 2, ...held }),
   drag: ({ type, path }, held) => ({
     type: 'drag',
-    path: (path ?? missing(type, 'path')).map(({ x, y }) => ({ x: Math.round(x), y: Math.round(y) })),
+    path: (path ?? missing(type, 'path')).map(({ x, y }) => placeOf({ type, x, y })),
     button: 'left',
     ...held,
   }),
@@ -175,8 +191,8 @@ const openai: Record<string, OfOpenAI> = {
 }
 
 const placeOf = ({ type, x, y }: OpenAIAction): { x: number; y: number } => ({
-  x: Math.round(x ?? missing(type, 'x')),
-  y: Math.round(y ?? missing(type, 'y')),
+  x: Number.isFinite(x) ? Math.round(x!) : missing(type, 'x'),
+  y: Number.isFinite(y) ? Math.round(y!) : missing(type, 'y'),
 })
 
 const openaiButtons = { left: 'left', right: 'right', wheel: 'middle', back: 'back', forward: 'forward' } as const
@@ -200,6 +216,15 @@ function joined(batches: readonly InputBatch[]): InputBatch {
   const screenshot = batches.findLast((batch) => batch.screenshot)?.screenshot
   const isWanted = screenshot ?? (all.length > actions.length ? {} : undefined)
   return { actions, ...(isWanted && { screenshot: isWanted }) }
+}
+
+/** A field of later models is ignored; a misspelt one would make another action, such as a click where the pointer is. */
+function refuseMisspelt(given: object, known: readonly string[]): void {
+  if (typeof given !== 'object' || given === null) throw new TypeError('an action must be an object')
+  for (const field of Object.keys(given)) {
+    const like = known.includes(field) ? '' : didYouMean(field, known)
+    if (like) throw new TypeError(`the action has an unknown field "${field}"${like}`)
+  }
 }
 
 function missing(action: string, field: string): never {

@@ -46,6 +46,7 @@ test('a printed desktop shows which it is, and in which state', async () => {
   const made = await Desktop.connect(desktopId, at)
   const shown = `Desktop { id: '${desktopId}', state: 'awake' }`
   expect(inspect(made).replaceAll(/\s+/g, ' ')).toBe(shown)
+  expect([`${made}`, inspect(made.files)]).toEqual([desktopId, `Files { desktopId: '${desktopId}' }`])
   expect(inspect([made, { made }]).replaceAll(/\s+/g, ' ')).toBe(`[ ${shown}, { made: ${shown} } ]`)
 })
 

@@ -174,6 +174,11 @@ export class Desktop extends ScreenHelpers {
     return new Date(this.#seen.updated_at)
   }
 
+  /** Its id, so that it can stand in a text. */
+  override toString(): string {
+    return this.id
+  }
+
   toJSON(): Camel<DesktopJson> {
     return camel(this.#seen)
   }

@@ -101,6 +101,11 @@ export class Exec {
     return camel(this.#seen)
   }
 
+  /** Its id, so that it can stand in a text. */
+  toString(): string {
+    return this.id
+  }
+
   toJSON(): ExecState {
     return this.state
   }

@@ -19,6 +19,7 @@ import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from
 import type { CallOptions } from './http.ts'
 import { checkMode, type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import type { RunJson } from './run.ts'
+import { type Inspect, inspect, showFields } from './shown-fields.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
 import type { WatchOptions } from './watches.ts'
 import type { WriteOptions } from './write-file.ts'
@@ -62,6 +63,10 @@ export class Commands {
   constructor(client: Client, id: string) {
     this.#client = client
     this.#id = id
+  }
+
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    return showFields('Commands', { desktopId: this.#id }, options, inspectValue)
   }
 
   /**
@@ -128,6 +133,10 @@ export class Files {
   constructor(client: Client, id: string) {
     this.#client = client
     this.#id = id
+  }
+
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    return showFields('Files', { desktopId: this.#id }, options, inspectValue)
   }
 
   /** Writes a file of any size, atomically; creates parent folders. What is new belongs to the owner of its folder. */
@@ -267,6 +276,10 @@ export class Clipboard {
     this.#id = id
   }
 
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    return showFields('Clipboard', { desktopId: this.#id }, options, inspectValue)
+  }
+
   /** The text that was copied last; null where none was copied since the service follows the clipboard. */
   async read(options?: CallOptions): Promise<string | null> {
     return (await this.#client.readClipboard(this.#id, options)).text
@@ -285,6 +298,10 @@ export class Stream {
   constructor(client: Client, id: string) {
     this.#client = client
     this.#id = id
+  }
+
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    return showFields('Stream', { desktopId: this.#id }, options, inspectValue)
   }
 
   /** A URL that shows the desktop in a browser. ConflictError (`claim_held`) while another client holds the claim. */

@@ -27,11 +27,11 @@ export function suggestion(names: readonly string[]): string {
 
 const flat = (name: string): string => name.toLowerCase().replaceAll(/[_\s-]/g, '')
 
-/** Whether it is the name with letters left out, such as `cmd` of `command`. */
+/** Whether it is the name without its vowels, and some more letters: `cmd` of `command`. */
 const abbreviates = (given: string, name: string): boolean => {
   let at = 0
   for (const letter of name) if (letter === given[at]) at++
-  return given.length >= shortestPart && given[0] === name[0] && at === given.length
+  return given.length >= shortestPart && given[0] === name[0] && at === given.length && !/.[aeiou]/.test(given)
 }
 
 /**

@@ -11,7 +11,7 @@ const nextSteps: Record<string, string> = {
   guest_deadline: 'raise timeout_secs, or run it with `background: true`',
   exec_interrupted: 'look at what the command has done before you run it again',
   guest_unavailable: 'retry in a few seconds',
-  host_unreachable: 'retry in a few seconds',
+  host_unreachable: 'call desktop_list to see its state; look at what a command has done before you run it again',
   claim_held: 'somebody controls the screen; wait, or ask your user before you act with `takeover: true`',
   quota_exceeded: 'destroy a desktop that is not needed, or ask your user for it',
   screen_changed: 'call desktop_screen, then act on what it shows',

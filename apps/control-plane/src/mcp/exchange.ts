@@ -16,6 +16,7 @@ export interface Exchange {
 /** From this revision of the protocol on, a request has one message. */
 const oneMessageSince = '2025-06-18'
 const invalidRequest = -32_600
+const invalidParams = -32_602
 const notAcceptable = -32_000
 
 /** How many answers the messages ask for. Notifications and responses ask for none. */
@@ -32,7 +33,34 @@ export async function answer(exchange: Exchange): Promise<Response> {
   const revision = headers['mcp-protocol-version']
   if (Array.isArray(body) && typeof revision === 'string' && revision >= oneMessageSince)
     return refusal(400, invalidRequest, `Invalid Request: send one message in a request, as since ${oneMessageSince}`)
-  return served(exchange, form)
+  const wrong = wrongInitialize(body)
+  if (wrong) return refusal(200, invalidParams, `Invalid params: ${wrong}`, (body as Message).id)
+  return served({ ...exchange, body: withoutNulls(body) }, form)
+}
+
+interface Message {
+  id?: unknown
+  method?: unknown
+  params?: Record<string, unknown> | null
+}
+
+/** The implementation would call a client's mistake its own internal error. */
+function wrongInitialize(body: unknown): string | undefined {
+  const { method, id, params } = (Array.isArray(body) ? {} : (body ?? {})) as Message
+  if (method !== 'initialize' || id === undefined) return undefined
+  if (typeof params !== 'object' || params === null) return '`params` must be an object'
+  if (typeof params.protocolVersion !== 'string') return '`params.protocolVersion` must be a string'
+  return ['capabilities', 'clientInfo']
+    .filter((name) => typeof params[name] !== 'object' || params[name] === null)
+    .map((name) => `\`params.${name}\` must be an object`)[0]
+}
+
+/** Arguments that are null are left out, as a field of the API is. */
+function withoutNulls(body: unknown): unknown {
+  if (Array.isArray(body)) return body.map(withoutNulls)
+  const { method, params } = (body ?? {}) as Message
+  if (method !== 'tools/call' || params?.arguments !== null) return body
+  return { ...(body as object), params: { ...params, arguments: {} } }
 }
 
 async function served({ headers, body, signal, makeServer, onError }: Exchange, form: Form): Promise<Response> {
@@ -64,5 +92,5 @@ async function asOneDocument(server: McpServer, request: Request, parsed: { pars
   }
 }
 
-const refusal = (status: number, code: number, message: string): Response =>
-  Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status })
+const refusal = (status: number, code: number, message: string, id: unknown = null): Response =>
+  Response.json({ jsonrpc: '2.0', id, error: { code, message } }, { status })
