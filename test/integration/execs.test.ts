@@ -184,3 +184,23 @@ test('a command that is run to its end goes on over a sleep, takes a long input,
   await expect(killed).rejects.toThrow('enough')
   expect(await desktop.commands.list()).toEqual([])
 })
+
+test('a guest that is silent before anything was sent is 503 on every way in', async () => {
+  await using stack = await Stack.start()
+  const { id } = await stack.desktop('awake')
+  stack.host.driver.faults.guestsSilent = true
+  const at = `/v1/desktops/${id}`
+  for (const [method, path, body] of [
+    ['POST', 'exec', { command: 'true' }],
+    ['POST', 'execs', { command: 'true' }],
+    ['GET', 'execs', undefined],
+    ['PUT', 'files/srv/x', 'x'],
+    ['GET', 'entries?path=/srv', undefined],
+    ['POST', 'uploads?path=/srv/x', undefined],
+  ] as const) {
+    const answer = await stack.api(method, `${at}/${path}`, { body })
+    expect([path, answer.status, answer.json.code]).toEqual([path, 503, 'guest_unavailable'])
+  }
+  stack.host.driver.faults.guestsSilent = false
+  expect((await stack.api('POST', `${at}/execs`, { body: { command: 'true' } })).status).toBe(201)
+})

@@ -4,7 +4,7 @@ import type { AwakeDeps } from '../desktops/awake-guest.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { CommandHandler } from './handler.ts'
-import { inGuest } from './in-guest.ts'
+import { inGuest, startingInGuest } from './in-guest.ts'
 
 interface ExecDeps extends AwakeDeps {
   execs: GuestExecs
@@ -14,7 +14,7 @@ interface ExecDeps extends AwakeDeps {
 type ExecName = Extract<CommandName, `exec.${string}`>
 
 export const execHandlers: { [N in ExecName]: CommandHandler<N, ExecDeps> } = {
-  'exec.start': inGuest(async ({ execs, execActivity }, guest, request) => {
+  'exec.start': startingInGuest(async ({ execs, execActivity }, guest, request) => {
     const exec = await execs.start(guest, request)
     execActivity.started(request, exec)
     return { exec }

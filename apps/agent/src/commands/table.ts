@@ -162,7 +162,7 @@ function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, 
     return await observe(call, async () => {
       if (desktopId && startsPrograms.has(name)) await requireUnpaused(deps, desktopId)
       const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack).catch((error) =>
-        desktopId ? explainSilence(deps, desktopId, error, name === 'exec.start') : Promise.reject(error),
+        desktopId ? explainSilence(deps, desktopId, error) : Promise.reject(error),
       )
       await deps.failpoints.hit('command.before-reply')
       return result

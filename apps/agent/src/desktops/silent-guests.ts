@@ -34,15 +34,10 @@ export async function requireUnpaused(deps: SilenceDeps, desktopId: DesktopId): 
  * Throws the failure of a call to a guest; a guest that is silent because it is paused is refused as that. What may have begun
  * keeps its own refusal.
  */
-export async function explainSilence(
-  deps: SilenceDeps,
-  desktopId: DesktopId,
-  failure: unknown,
-  mayHaveBegun: boolean,
-): Promise<never> {
+export async function explainSilence(deps: SilenceDeps, desktopId: DesktopId, failure: unknown): Promise<never> {
   if (!(failure instanceof Refusal) || !silences.has(failure.code)) throw failure
   const pause = await pauseOf(deps, desktopId)
-  if (!mayHaveBegun && failure.code === 'guest_unavailable') refusePaused(pause)
+  if (failure.code === 'guest_unavailable') refusePaused(pause)
   throw failure
 }
 

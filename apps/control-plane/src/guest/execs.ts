@@ -239,8 +239,6 @@ export class Execs {
       return await links.command(hostId, name, payload, { timeoutMs: marginMs, requestId, ...(signal && { signal }) })
     } catch (error) {
       if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
-      // A start that met silence may have begun.
-      if (name === 'exec.start' && error instanceof Refusal && error.code === 'guest_unavailable') throw error
       return awake.whyNot(desktopId, error)
     }
   }
@@ -249,8 +247,7 @@ export class Execs {
 /** The start may have happened, and nothing but the exec's own id would tell a repeat: it must not be sent again as it was. */
 function notAgain(error: unknown, execId: string): never {
   const mayHaveBegun =
-    error instanceof Refusal &&
-    (error.extra.mayBeDone || ['exec_interrupted', 'guest_unavailable', 'guest_deadline'].includes(error.code))
+    error instanceof Refusal && (error.extra.mayBeDone || ['exec_interrupted', 'guest_deadline'].includes(error.code))
   if (!mayHaveBegun) throw error
   const detail = `the guest or its host was lost, and the command may have begun; read exec ${execId} before you start it again, or start it with an Idempotency-Key`
   throw new Refusal('exec_interrupted', detail, { exec_id: execId, cause: error.message })
