@@ -126,7 +126,10 @@ test('alone on a machine, nothing of it is left; a second uninstallation finds n
   expect(filesIn(target)).toEqual([])
   for (const path of ['opt/dormouse', 'etc/dormouse', 'var/lib/dormouse-agent'])
     expect(existsSync(at(path))).toBe(false)
-  expect(uninstall().status).toBe(0)
+  expect(uninstall()).toMatchObject({
+    status: 0,
+    stdout: `The agent is not installed in ${target}; nothing was removed.\n`,
+  })
 })
 
 test('Node stays where a unit of another name runs with it', () => {
@@ -170,6 +173,21 @@ test('with --root, nothing outside it is touched, whatever settings and links sa
   writeFileSync(at('etc/dormouse/agent.env'), '')
   expect(uninstall().stderr).toContain('leads out of')
   expect(filesIn(outside)).toEqual(['identity.json'])
+})
+
+test.each([
+  [['--uninstall', '--root', ''], '--root needs a value'],
+  [['--root', '--uninstall'], '--root needs a value'],
+  [['--uninstall', '--root'], '--root needs a value'],
+  [['--control-plane', ''], '--control-plane needs a value'],
+  [['--name', ''], '--name needs a value'],
+  [['--uninstall', '--root', '/no/such'], 'which does not exist'],
+  [['--uninstall', '--root', '/etc/passwd'], 'which is no folder'],
+])('%j changes nothing, and says what is wrong', (args, why) => {
+  const { status, stderr } = spawnSync(join(clone, 'scripts/install-agent'), ['--dry-run', ...args], {
+    encoding: 'utf8',
+  })
+  expect([status, stderr]).toEqual([1, expect.stringContaining(why)])
 })
 
 test('the root of the machine is no --root, and a dry run removes nothing', () => {
