@@ -55,7 +55,7 @@ const settings = z.object({
   databaseUrl: setting(
     'DATABASE_URL',
     'URL of the Postgres database, such as postgres://user:password@host:5432/dormouse. To another machine, use TLS: append ?sslmode=verify-full&sslrootcert=/etc/dormouse/postgres-ca.pem, and a host name that the server’s certificate names',
-    z.string().min(1),
+    z.string().regex(/^postgres(ql)?:\/\/./, 'must be a URL that begins with postgres://'),
     { secret: true },
   ),
   host: setting('DORMOUSE_HOST', 'address to listen on', z.string().default('127.0.0.1')),

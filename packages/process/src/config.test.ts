@@ -49,16 +49,16 @@ test('cannot be changed afterwards, at any depth', () => {
 
 test('reports every wrong variable at once, with what was expected and what to do', () => {
   expect(problemsWith({ PORT: '99999', OIDC_ISSUER: 'nowhere' })).toEqual([
-    'PORT is "99999": Too big: expected number to be <=65535; correct it, or unset it for the default (8080): TCP port of the API',
+    'PORT is "99999": must be at most 65535; correct it, or unset it for the default (8080): TCP port of the API',
     'DATABASE_URL is not set; set it: address of Postgres',
-    'OIDC_ISSUER is "nowhere": Invalid URL; correct it, or unset it for the default (none): identity provider',
+    'OIDC_ISSUER is "nowhere": must be a URL; correct it, or unset it for the default (none): identity provider',
   ])
 })
 
 test('never shows the value of a secret', () => {
   expect(problemsWith({ DATABASE_URL: 'hunter2' }).join()).not.toContain('hunter2')
   expect(problemsWith({ DATABASE_URL: 'hunter2' })).toEqual([
-    'DATABASE_URL has a value that is not valid: Invalid URL; correct it: address of Postgres',
+    'DATABASE_URL has a value that is not valid: must be a URL; correct it: address of Postgres',
   ])
 })
 

@@ -78,7 +78,18 @@ function problemOf(schema: z.ZodObject, env: Record<string, string | undefined>,
   const shown = facts.secret ? 'has a value that is not valid' : `is "${value}"`
   const hint =
     defaultOf(type) === 'required' ? 'correct it' : `correct it, or unset it for the default (${defaultOf(type)})`
-  return `${facts.env} ${shown}: ${issue.message}; ${hint}: ${facts.description}`
+  return `${facts.env} ${shown}: ${plain(issue)}; ${hint}: ${facts.description}`
+}
+
+/** What zod says in words of its own. */
+function plain(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'invalid_type')
+    return issue.expected === 'int' ? 'must be a whole number' : `must be a ${issue.expected}`
+  if (issue.code === 'too_big') return `must be at most ${issue.maximum}`
+  if (issue.code === 'too_small' && issue.origin !== 'string') return `must be at least ${issue.minimum}`
+  if (issue.code === 'invalid_format' && issue.format === 'url') return 'must be a URL'
+  if (issue.code === 'invalid_value') return `must be ${issue.values.map(String).join(' or ')}`
+  return issue.message
 }
 
 function freeze<T>(value: T): Readonly<T> {
