@@ -7,10 +7,11 @@ import { pathToFileURL } from 'node:url'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { createLog } from '@dormouse/process'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, inject, onTestFinished, test } from 'vitest'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 import { Chronicle } from './parts/chronicle.ts'
+import { Database } from './parts/database.ts'
 
 let stack: Stack
 let folder: string
@@ -89,21 +90,6 @@ test('an index is built outside a transaction, while another replica goes on wai
   expect(await waitFor('it to wait on', async () => (await standbys())[0])).toEqual(before[0])
 })
 
-test('a replica of the release before, which waits for the lead in one statement, holds no build of an index up', async () => {
-  write('9004-index.sql', '-- outside a transaction\ncreate index concurrently desktops_9004 on desktops (tier)')
-  await using standby = await session('dormouse-leadership')
-  const waiting = standby.query('select pg_advisory_lock(7236810)').then(
-    () => 'leads',
-    () => 'ended',
-  )
-  // An index that is built before it waits is not held up, and nothing ends it.
-  const waiters = `select pid from pg_stat_activity where wait_event = 'advisory' and query like '%_lock(7236810)'`
-  await waitFor('it to wait', async () => (await stack.database.rows(waiters)).length > 0)
-  expect(await bringUpToDate()).toEqual(['9004-index.sql'])
-  expect(await isValid('desktops_9004')).toBe(true)
-  expect(await waiting).toBe('ended')
-})
-
 test('an index whose build was interrupted is built anew, and one that is whole is not built twice', async () => {
   await stack.database.rows('create table twins (n integer)')
   await stack.database.rows('insert into twins values (1), (1)')
@@ -153,7 +139,7 @@ test('of two that start at once, one migrates and the other finds it done', asyn
   expect(both.flat()).toEqual(['9010-once.sql'])
 })
 
-test('a replica with nothing to migrate starts while a newer one migrates, and one of the release before does, too', async () => {
+test('a replica with nothing to migrate starts while a newer one migrates', async () => {
   write('9011-long.sql', '-- outside a transaction\nselect pg_advisory_lock(42)')
   await using holder = await session()
   await holder.query('select pg_advisory_lock(42)')
@@ -166,9 +152,16 @@ test('a replica with nothing to migrate starts while a newer one migrates, and o
   })
   await stack.replicas[1]!.stop()
   await stack.replicas[1]!.start()
-  // As releases before this one migrate.
-  const old = await stack.database.rows('select pg_try_advisory_xact_lock(7236811) as free')
-  expect(old).toEqual([{ free: true }])
   await holder.query('select pg_advisory_unlock(42)')
   expect(await migrating).toEqual(['9011-long.sql'])
+})
+
+test('a database of a development build is refused in one sentence, and stays as it is', async () => {
+  const other = await Database.empty(inject('databaseUrl'))
+  onTestFinished(async () => void (await other.drop()))
+  await other.rows('create table migrations (name text primary key, applied_at timestamptz not null default now())')
+  await other.rows(`insert into migrations (name) values ('0001-ground.sql')`)
+  await expect(bringUpToDate(other.url)).rejects.toThrow('of a development build before 0.1.0')
+  const tables = await other.rows(`select tablename as name from pg_tables where schemaname = 'public'`)
+  expect(tables).toEqual([{ name: 'migrations' }])
 })

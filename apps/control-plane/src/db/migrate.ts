@@ -1,7 +1,7 @@
 // Brings the schema up to date while the service runs: one migration at a time, on a session without a statement timeout.
 // Only one process migrates at a time. An interrupted migration continues at the next start.
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Log } from '@dormouse/process'
+import { type Log, StartError } from '@dormouse/process'
 import type pg from 'pg'
 import { watchMigration } from './migration-watch.ts'
 import { type Migration, migrationsFolder, readMigrations } from './migrations.ts'
@@ -13,13 +13,10 @@ export interface MigrateOptions {
   folder?: URL
 }
 
-/** Any two fixed numbers that nothing else in the database uses as advisory locks. */
-const locks = {
-  /** Held by the session of the one migrator. */
-  migrator: 7_236_812,
-  /** Held by each transaction. Releases before this one hold it for all their migrations together. */
-  transaction: 7_236_811,
-}
+/** An advisory lock that the session of the one migrator holds: any number that nothing else in the database uses. */
+const migratorLock = 7_236_812
+/** The schema of version 0.1.0. A database that has migrations without this one is of an earlier build. */
+const baseline = '0001-schema.sql'
 const lockPollMs = 100
 /** How long a migration may wait for a lock on a table: every later query of that table waits behind it. */
 const lockTimeoutMs = 1_000
@@ -69,13 +66,17 @@ async function missing(session: pg.Client, migrations: Migration[]): Promise<Mig
   if (!rows[0]!.there) return migrations
   const done = await session.query<{ name: string }>('select name from migrations')
   const names = new Set(done.rows.map(({ name }) => name))
+  if (names.size > 0 && !names.has(baseline))
+    throw new StartError(
+      'the database is of a development build before 0.1.0, and nothing in it was changed; name an empty database in DATABASE_URL, or run the build that made this one',
+    )
   return migrations.filter(({ name }) => !names.has(name))
 }
 
 /** Polls for the lock: a waiting statement holds a snapshot, and a concurrent index build waits for snapshots. */
 async function becomeMigrator(session: pg.Client, log: Log): Promise<void> {
   for (let attempt = 0; ; attempt++) {
-    const { rows } = await session.query<{ mine: boolean }>('select pg_try_advisory_lock($1) as mine', [locks.migrator])
+    const { rows } = await session.query<{ mine: boolean }>('select pg_try_advisory_lock($1) as mine', [migratorLock])
     if (rows[0]!.mine) break
     if (attempt % 100 === 0)
       log.info({ migrator: 'another' }, 'waiting for another control plane that is migrating the database')
@@ -118,13 +119,8 @@ const isTransient = (error: unknown): boolean => ['55P03', '40P01'].includes(sql
 async function applyInside(session: pg.Client, { name, sql }: Migration): Promise<void> {
   await session.query('begin')
   try {
-    await session.query('select pg_advisory_xact_lock($1)', [locks.transaction])
-    // A replica of the release before may have applied it while we waited.
-    const { rowCount } = await session.query('select 1 from migrations where name = $1', [name])
-    if (rowCount === 0) {
-      await session.query(sql)
-      await record(session, name)
-    }
+    await session.query(sql)
+    await record(session, name)
     await session.query('commit')
   } catch (error) {
     await session.query('rollback').catch(() => undefined)

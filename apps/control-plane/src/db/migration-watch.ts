@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
-import { openSession, pidOf, sessionNames } from './pool.ts'
+import { openSession, pidOf } from './pool.ts'
 
 export interface WatchOptions {
   session: pg.Client
@@ -53,7 +53,6 @@ async function look(options: WatchOptions, signal: AbortSignal, seen: (blockers:
     for (let said = began; !signal.aborted; await pause()) {
       const waitsFor = await blockersOf(own, options.session)
       if (waitsFor.length > 0) seen(waitsFor)
-      await endStandbys(own, options.session)
       if (performance.now() - said < sayMs) continue
       said = performance.now()
       const secs = Math.round((said - began) / 1_000)
@@ -83,17 +82,4 @@ async function progressOf(own: pg.Client, session: pg.Client): Promise<object | 
     [pidOf(session)],
   )
   return rows[0]
-}
-
-/**
- * A replica of the previous release waits for leadership in one statement. A concurrent index build would wait for its
- * snapshot until that replica leads. Ending that session is safe: the replica opens another and keeps waiting.
- */
-async function endStandbys(own: pg.Client, session: pg.Client): Promise<void> {
-  await own.query(
-    `select pg_terminate_backend(pid) from pg_stat_activity
-     where pid = any(pg_blocking_pids($1)) and application_name = $2 and wait_event_type = 'Lock'
-       and wait_event = 'advisory' and query_start < clock_timestamp() - interval '3 seconds'`,
-    [pidOf(session), sessionNames.leadership],
-  )
 }
