@@ -10,7 +10,7 @@ import type { Journal } from './desktops/journal.ts'
 import { PhaseFilter } from './desktops/report.ts'
 import type { Turns } from './desktops/turns.ts'
 import { enrolled } from './enrolment/enrol.ts'
-import { dialToken, type Identity } from './enrolment/identity.ts'
+import type { Identity } from './enrolment/identity.ts'
 import { takeFolder } from './enrolment/possession.ts'
 import { prove } from './enrolment/prove.ts'
 import { dialRule } from './enrolment/transport.ts'
@@ -180,8 +180,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
   )
   return new Control({
     seeds: config.controlPlanes,
-    mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),
-    token: () => dialToken(identity),
+    mayDial: dialRule({ allowHttp: config.allowHttp, log }),
     prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),

@@ -21,7 +21,6 @@ async function stage(take: (channel: Channel) => void, admit: () => Promise<void
   const control = new Control({
     seeds: [`http://127.0.0.1:${await listenOnLoopback(server)}`],
     mayDial: () => true,
-    token: async () => 'token',
     prove: async () => undefined,
     handlers: (given) => {
       dialBack = given

@@ -5,7 +5,7 @@ import {
   type Heartbeat,
   type HeartbeatAnswer,
   type Hello,
-  linkSubprotocols,
+  linkSubprotocol,
   type Report,
   type ReportName,
   type Welcome,
@@ -28,8 +28,6 @@ export interface ControlOptions {
   seeds: readonly string[]
   /** Whether an address may be dialled. */
   mayDial: (url: string) => boolean
-  /** For a control plane of the previous release, which expects it in the headers; this release ignores it. */
-  token: () => Promise<string>
   /** Proves this host's identity on each new connection. */
   prove: (hands: Handshake) => Promise<void>
   /** The handlers of one link's commands. The channels that they dial back go to that link's replica. */
@@ -51,8 +49,6 @@ interface Link {
 }
 
 const callTimeoutMs = 15_000
-/** In this order: a control plane of the previous release takes the first. */
-const protocols = [linkSubprotocols.token, linkSubprotocols.proof]
 /** Each desktop has a limit of its own, far below; this one is for a faulty replica. */
 const maxInFlight = 4_096
 
@@ -101,13 +97,19 @@ export class Control {
 
   #open(url: string): void {
     if (this.#closed || this.#links.has(url) || !this.#options.mayDial(url)) return
-    const { log, handlers, token, prove } = this.#options
-    const headers = async () => ({ authorization: `Bearer ${await token()}` })
+    const { log, handlers, prove } = this.#options
     const dialBack: DialBack = async (name, signal) =>
-      this.#hold(await dialChannel({ url: channelUrl(url, name), headers, signal }))
+      this.#hold(await dialChannel({ url: channelUrl(url, name), signal }))
     const backoff = { minMs: 100, maxMs: 3_000 }
     const bounds = { maxInFlight, backoff }
-    const line = dial({ url: linkUrl(url), protocols, headers, prove, handlers: handlers(dialBack), log, ...bounds })
+    const line = dial({
+      url: linkUrl(url),
+      protocols: [linkSubprotocol],
+      prove,
+      handlers: handlers(dialBack),
+      log,
+      ...bounds,
+    })
     const link: Link = { line, replicaId: undefined }
     this.#links.set(url, link)
     line.on('peer', (peer) => void this.#greet(url, link, peer))
@@ -196,4 +198,4 @@ const trimmed = (url: string) => url.replace(/\/+$/, '')
 
 const linkUrl = (base: string) => `${base.replace(/^http/, 'ws')}/agent/v1/link`
 
-const channelUrl = (base: string, token: string) => `${base.replace(/^http/, 'ws')}/agent/v1/channels/${token}`
+const channelUrl = (base: string, name: string) => `${base.replace(/^http/, 'ws')}/agent/v1/channels/${name}`

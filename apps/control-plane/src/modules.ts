@@ -136,7 +136,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
       log: logOf('images'),
     }),
     offers: new Offers({ pool, reported: () => hosts.reportedImages(), defaultImage: config.defaultImage }),
-    hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
+    hostProofs: new HostProofs({ pool, installationId }),
     hostReports: hostReports(links),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
     principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),

@@ -61,12 +61,6 @@ export const hostJson = z
     name: z.string(),
     state: z.enum(['active', 'unreachable', 'lost', 'removed']),
     linked: z.boolean().describe('Whether the responding replica has a link to it'),
-    proves_by: z
-      .enum(['challenge', 'token'])
-      .nullable()
-      .describe(
-        'How it last authenticated; `token` means an agent of the release before, which the next release refuses',
-      ),
     withheld: z
       .object({ since: time, epoch: z.int() })
       .nullable()

@@ -32,11 +32,8 @@ export type EnrolBody = z.infer<typeof enrolBody>
 export const enrolledJson = z.object({ host_id: id, installation_id: id })
 export type EnrolledJson = z.infer<typeof enrolledJson>
 
-/**
- * Subprotocols of a link, in the order in which an agent offers them. A control plane of an older release accepts the first
- * and authenticates the host by the token in the request's header. Others use `proof`. The next release drops the token.
- */
-export const linkSubprotocols = { token: 'dormouse.link.token', proof: 'dormouse.link.proof' } as const
+/** The subprotocol of a link. */
+export const linkSubprotocol = 'dormouse.link.proof'
 
 /** The control plane's first message on a new socket: a random nonce for this socket. */
 export const linkChallenge = z.object({ nonce: z.string().regex(/^[\w-]{43}$/) })

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { linkSubprotocols, newId } from '@dormouse/contract'
+import { linkSubprotocol, newId } from '@dormouse/contract'
 import { Peer } from '@dormouse/link'
 import { type WebSocket, WebSocketServer } from 'ws'
 
@@ -27,7 +27,7 @@ export class HostileControlPlane {
   readonly #lines: number
   readonly #installationId = newId()
   readonly #server = createServer((request, response) => void this.#enrol(request).then((body) => response.end(body)))
-  readonly #webSockets = new WebSocketServer({ noServer: true, handleProtocols: () => linkSubprotocols.proof })
+  readonly #webSockets = new WebSocketServer({ noServer: true, handleProtocols: () => linkSubprotocol })
   readonly #waiting = new Map<number, (dial: Dial) => void>()
   readonly #early = new Map<number, Dial>()
   #peer: Peer | undefined

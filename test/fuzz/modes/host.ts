@@ -2,7 +2,7 @@
 // that ends, hangs, says 500 to a customer or repeats what it heard without a bound is at fault.
 
 import { answerTo } from '@dormouse/agent/enrolment/identity.ts'
-import { linkSubprotocols, newId } from '@dormouse/contract'
+import { linkSubprotocol, newId } from '@dormouse/contract'
 import { WebSocket } from 'ws'
 import { modestFacts, RogueHost } from '../../integration/parts/rogue-host.ts'
 import type { Dice } from '../dice.ts'
@@ -96,7 +96,7 @@ export class HostSubject implements Subject {
 
   /** A socket that has proved its host, or has tried to. */
   async #open({ url, identity }: RogueHost, dice: Dice, kind: string): Promise<RawLink | undefined> {
-    const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/agent/v1/link`, [linkSubprotocols.proof])
+    const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/agent/v1/link`, [linkSubprotocol])
     const { promise, resolve } = Promise.withResolvers<RawLink | undefined>()
     socket.on('error', () => resolve(undefined)).on('close', () => resolve(undefined))
     socket.once('message', (challenge) => {

@@ -1,8 +1,7 @@
-// A host that a test speaks for: it enrols, and opens links by proof or, as agents of the release before do, by token.
-import { generateKeyPairSync, type JsonWebKey, randomUUID, sign } from 'node:crypto'
+// A host that a test speaks for: it enrols, and opens links.
+import { generateKeyPairSync, type JsonWebKey, sign } from 'node:crypto'
 import { once } from 'node:events'
-import { linkProofText, linkSubprotocols } from '@dormouse/contract'
-import { importJWK, SignJWT } from 'jose'
+import { linkProofText, linkSubprotocol } from '@dormouse/contract'
 import { expect } from 'vitest'
 import { WebSocket } from 'ws'
 import type { Stack } from '../../stack.ts'
@@ -19,35 +18,17 @@ export async function enrol(stack: Stack, name = 'by-hand') {
   const { host_id: id, installation_id: installationId } = json
   const signature = (nonce: string, as = id, at = installationId) =>
     sign(null, Buffer.from(linkProofText(at, as, nonce)), privateKey).toString('base64url')
-  /** Made so many seconds ago, by our clock. */
-  const tokenOf = async (ageSecs = 0, { tokenId = randomUUID() as string, as = id, at = installationId } = {}) => {
-    const made = Math.floor(Date.now() / 1_000) - ageSecs
-    const jwt = new SignJWT(tokenId ? { jti: tokenId } : {}).setProtectedHeader({ alg: 'EdDSA' })
-    const dated = jwt.setSubject(as).setAudience(at).setIssuedAt(made)
-    return dated.setExpirationTime(made + 60).sign(await importJWK(key, 'EdDSA'))
-  }
-  return { id, signature, tokenOf }
+  return { id, signature }
 }
 
 export const linkOf = (url: string) => `${url.replace(/^http/, 'ws')}/agent/v1/link`
 
-/** Opens a link by a token, as an agent of the release before does; answers the status. */
-export async function byToken(url: string, token: string): Promise<number> {
-  const socket = new WebSocket(linkOf(url), { headers: { authorization: `Bearer ${token}` } })
-  const { promise, resolve } = Promise.withResolvers<number>()
-  socket.on('open', () => resolve(101)).on('error', () => undefined)
-  socket.on('unexpected-response', (_, { statusCode = 0 }) => resolve(statusCode))
-  const status = await promise
-  socket.terminate()
-  return status
-}
-
 /** Opens a socket that must prove itself, and answers its challenge. */
 export async function challenged(stack: Stack, headers: Record<string, string> = {}) {
-  const socket = new WebSocket(linkOf(stack.url), [linkSubprotocols.token, linkSubprotocols.proof], { headers })
+  const socket = new WebSocket(linkOf(stack.url), [linkSubprotocol], { headers })
   socket.on('error', () => undefined)
   const [text] = await once(socket, 'message')
-  expect(socket.protocol).toBe(linkSubprotocols.proof)
+  expect(socket.protocol).toBe(linkSubprotocol)
   return { socket, nonce: JSON.parse(String(text)).nonce as string }
 }
 

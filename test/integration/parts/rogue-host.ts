@@ -2,7 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import type { Identity } from '@dormouse/agent/enrolment/identity.ts'
 import { prove } from '@dormouse/agent/enrolment/prove.ts'
-import { linkProtocol, linkSubprotocols } from '@dormouse/contract'
+import { linkProtocol, linkSubprotocol } from '@dormouse/contract'
 import { dial, type Handler, type Line, type Peer } from '@dormouse/link'
 
 type Handlers = Record<string, Handler>
@@ -40,7 +40,7 @@ export class RogueHost {
     if (answer.status !== 201) throw new Error(`enrol: ${answer.status} ${await answer.text()}`)
     const { host_id: hostId, installation_id: installationId } = (await answer.json()) as Record<string, string>
     const key = { kty, crv, x, d } as Identity['key']
-    return new RogueHost(url, { key, hostId: hostId!, installationId: installationId!, strictTransport: false })
+    return new RogueHost(url, { key, hostId: hostId!, installationId: installationId! })
   }
 
   get id(): string {
@@ -51,7 +51,7 @@ export class RogueHost {
   async link(handlers: Handlers = {}): Promise<Peer> {
     const line = dial({
       url: `${this.url.replace(/^http/, 'ws')}/agent/v1/link`,
-      protocols: Object.values(linkSubprotocols),
+      protocols: [linkSubprotocol],
       prove: (hands) => prove(hands, this.identity),
       handlers: { ...emptyInventory, ...handlers },
       backoff: never,

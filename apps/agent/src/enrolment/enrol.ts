@@ -23,8 +23,7 @@ const maxAnswerBytes = 64 * 1024
 /** The host's identity. Enrols where there is none yet, and waits for a control plane that is unavailable. */
 export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   const stored = await loadIdentity(enrolment.stateDir)
-  const strict = !isEnrolled(stored) || stored.strictTransport
-  requireSafe(enrolment.controlPlanes, { ...enrolment, strict })
+  requireSafe(enrolment.controlPlanes, enrolment)
   if (isEnrolled(stored)) return stored
   if (!enrolment.token) {
     throw new StartError(
@@ -33,7 +32,7 @@ export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   }
   const body = { token: enrolment.token, name: enrolment.name, public_key: publicKeyOf(stored) }
   const { host_id: hostId, installation_id: installationId } = await ask(enrolment, body)
-  const identity = { ...stored, hostId, installationId, strictTransport: true }
+  const identity = { ...stored, hostId, installationId }
   await saveIdentity(enrolment.stateDir, identity)
   enrolment.log.info({ hostId, installationId }, 'enrolled')
   return identity

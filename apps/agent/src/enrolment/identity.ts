@@ -4,7 +4,6 @@ import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto'
 import { join } from 'node:path'
 import { id, linkProofText } from '@dormouse/contract'
 import { StartError } from '@dormouse/process'
-import { importJWK, type JWK, SignJWT } from 'jose'
 import { z } from 'zod'
 import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
 
@@ -13,8 +12,6 @@ const identitySchema = z.object({
   key: keySchema,
   hostId: id.nullable(),
   installationId: id.nullable(),
-  /** It enrolled under a release that requires a setting for plain HTTP. */
-  strictTransport: z.boolean().default(false),
 })
 type Stored = z.infer<typeof identitySchema>
 
@@ -22,8 +19,6 @@ export interface Identity extends Stored {
   hostId: string
   installationId: string
 }
-
-const tokenLifeSecs = 60
 
 /** The stored identity. A host without one gets a key, which is stored before it is used. */
 export async function loadIdentity(stateDir: string): Promise<Stored> {
@@ -36,7 +31,6 @@ export async function loadIdentity(stateDir: string): Promise<Stored> {
     key: keySchema.parse(privateKey.export({ format: 'jwk' })),
     hostId: null,
     installationId: null,
-    strictTransport: true,
   }
   await saveIdentity(stateDir, fresh)
   return fresh
@@ -69,16 +63,4 @@ export function publicKeyOf({ key: { kty, crv, x } }: Stored) {
 export function answerTo(nonce: string, { key, hostId, installationId }: Identity): string {
   const text = Buffer.from(linkProofText(installationId, hostId, nonce))
   return sign(null, text, createPrivateKey({ key, format: 'jwk' })).toString('base64url')
-}
-
-/** What a control plane of the previous release requires instead, at each dial. To be removed with the next release. */
-export async function dialToken({ key, hostId, installationId }: Identity): Promise<string> {
-  return new SignJWT()
-    .setProtectedHeader({ alg: 'EdDSA' })
-    .setSubject(hostId)
-    .setAudience(installationId)
-    .setIssuedAt()
-    .setJti(crypto.randomUUID())
-    .setExpirationTime(`${tokenLifeSecs}s`)
-    .sign(await importJWK(key as JWK, 'EdDSA'))
 }

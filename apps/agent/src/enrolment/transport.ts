@@ -19,29 +19,25 @@ export function isExposed(url: string): boolean {
 export interface Transport {
   /** The operator allows plain HTTP. */
   allowHttp: boolean
-  /** The host enrolled under this rule. A host that enrolled earlier is exempt for one release. */
-  strict: boolean
   log: Log
 }
 
 const remedy = 'use https://, or set DORMOUSE_AGENT_ALLOW_HTTP=true if only trusted machines are on the path'
 
 /** Throws where one of these addresses may not be used. */
-export function requireSafe(urls: readonly string[], { allowHttp, strict }: Transport): void {
+export function requireSafe(urls: readonly string[], { allowHttp }: Transport): void {
   const exposed = urls.find(isExposed)
-  if (exposed && strict && !allowHttp)
+  if (exposed && !allowHttp)
     throw new StartError(`${exposed} is plain HTTP to another machine, and the link could be taken over; ${remedy}`)
 }
 
-/** Whether an address may be dialled. One that may not, or will not in the next release, is logged once. */
-export function dialRule({ allowHttp, strict, log }: Transport): (url: string) => boolean {
+/** Whether an address may be dialled. One that may not is logged once. */
+export function dialRule({ allowHttp, log }: Transport): (url: string) => boolean {
   const logged = new Set<string>()
   return (url) => {
     if (allowHttp || !isExposed(url)) return true
-    if (!logged.has(url)) log.warn({ url }, strict ? `not dialled: plain HTTP; ${remedy}` : `plain HTTP; ${untilNext}`)
+    if (!logged.has(url)) log.warn({ url }, `not dialled: plain HTTP; ${remedy}`)
     logged.add(url)
-    return !strict
+    return false
   }
 }
-
-const untilNext = `the next release refuses it; ${remedy}`

@@ -12,12 +12,11 @@ import {
   type Hello,
   linkProof,
   linkProofText,
-  linkSubprotocols,
+  linkSubprotocol,
   newId,
 } from '@dormouse/contract'
 import { type Handshake, Peer, shakeHands, UpgradeRefusal, type UpgradeRoute } from '@dormouse/link'
 import { openDoors } from '@dormouse/link/testing'
-import { importJWK, jwtVerify } from 'jose'
 
 const isLink = (pathname: string) => pathname === '/agent/v1/link'
 
@@ -30,8 +29,8 @@ export class ControlPlane {
   readonly hellos: Hello[] = []
   readonly heartbeats: Heartbeat[] = []
   readonly reports: { name: string; payload: unknown }[] = []
-  /** How hosts were authenticated here. */
-  readonly proofs: ('challenge' | 'token')[] = []
+  /** How many hosts were authenticated here. */
+  proven = 0
   readonly #server = createServer((request, response) => {
     void this.#enrol(request).then((answer) => {
       response.writeHead(answer ? 201 : 409, { 'content-type': 'application/json' })
@@ -49,9 +48,9 @@ export class ControlPlane {
   }
 
   /** A control plane, or another replica of `first`, which has enrolled its host already. */
-  static async start(first?: ControlPlane, { challenges = true } = {}): Promise<ControlPlane> {
+  static async start(first?: ControlPlane): Promise<ControlPlane> {
     const plane = new ControlPlane(first)
-    plane.#upgrades.add(challenges ? plane.#door() : plane.#doorBeforeProofs())
+    plane.#upgrades.add(plane.#door())
     await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
     return plane
   }
@@ -90,22 +89,13 @@ export class ControlPlane {
   #door(): UpgradeRoute<unknown> {
     return {
       path: isLink,
-      protocol: () => linkSubprotocols.proof,
+      protocol: () => linkSubprotocol,
       authenticate: () => undefined,
       onSocket: (socket) =>
         void shakeHands(socket, {}, (hands) => this.#challenge(hands)).then(
           () => this.#take(new Peer(socket, { handlers: this.#handlers() })),
           () => undefined,
         ),
-    }
-  }
-
-  /** As in the previous release, which selects no subprotocol and accepts tokens only. */
-  #doorBeforeProofs(): UpgradeRoute<unknown> {
-    return {
-      path: isLink,
-      authenticate: (request) => this.#authenticate(request),
-      onSocket: (socket) => this.#take(new Peer(socket, { handlers: this.#handlers() })),
     }
   }
 
@@ -118,18 +108,8 @@ export class ControlPlane {
     const isGood = key && verify(null, text, key, Buffer.from(signature, 'base64url'))
     if (!isGood || hostId !== this.hostId) return new UpgradeRefusal(401, 'another host')
     hands.say(JSON.stringify({ accepted: true }))
-    this.proofs.push('challenge')
+    this.proven++
     return undefined
-  }
-
-  async #authenticate(request: IncomingMessage) {
-    const token = request.headers.authorization?.replace('Bearer ', '') ?? ''
-    if (!this.#key) return new UpgradeRefusal(401, 'unknown host')
-    const key = await importJWK(this.#key, 'EdDSA')
-    const { payload } = await jwtVerify(token, key, { audience: this.installationId, requiredClaims: ['exp', 'jti'] })
-    if (payload.sub !== this.hostId) return new UpgradeRefusal(401, 'another host')
-    this.proofs.push('token')
-    return {}
   }
 
   #handlers() {

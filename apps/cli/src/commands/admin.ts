@@ -135,11 +135,6 @@ function addHosts(command: Command, context: Context): void {
     .action(async (options: JsonOption) => {
       const { hosts } = await operator().listHosts({ signal })
       show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
-      const old = hosts.filter((host) => host.proves_by === 'token').map(({ name }) => name)
-      if (old.length && !options.json)
-        terminal.note(
-          `Upgrade the agents on ${old.join(', ')}: they authenticate by token, which the next release refuses.`,
-        )
     })
 }
 

@@ -248,7 +248,7 @@ test('operators move a desktop, wait for it, and learn why it did not move', asy
 
 test('a list of hosts tells what ails one, and what to do', async () => {
   const none = { vcpus: 0, memory_mib: 0, disk_gib: 0 }
-  const sample = { id: desktopId, name: 'h1', state: 'active', linked: true, proves_by: 'challenge', capacity: none }
+  const sample = { id: desktopId, name: 'h1', state: 'active', linked: true, capacity: none }
   const host = { ...sample, reserved: none, desktops: 1, ailment: 'the disk is full; destroy desktops' }
   const { dormouse } = await start(() => ({ body: { hosts: [host] } }))
   const shown = await dormouse(['admin', 'host', 'list'])

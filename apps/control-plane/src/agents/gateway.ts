@@ -2,11 +2,11 @@
 // passed in.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { linkSubprotocols, noSuchRoute } from '@dormouse/contract'
+import { linkSubprotocol, noSuchRoute } from '@dormouse/contract'
 import { acceptUpgrades, DialRefused, Pace, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
-import { asUpgradeRefusal, Handshakes, type Proving, type Strangers } from './handshakes.ts'
+import { Handshakes, type Proving, type Strangers } from './handshakes.ts'
 import { type HostHooks, HostLink } from './host-link.ts'
 import type { Links } from './links.ts'
 
@@ -19,12 +19,7 @@ interface Host {
 
 /** Passed in by the wiring: the gateway itself knows neither hosts nor desktops. */
 export interface GatewayHooks extends HostHooks {
-  proofs: Proving<Host> & {
-    /** For agents of the previous release: answers the host that made this token; throws a refusal otherwise. */
-    byToken(token: string): Promise<Host>
-    /** Whether a recently authenticated host made this token. Looks nothing up. */
-    knowsToken(token: string): Promise<boolean>
-  }
+  proofs: Proving<Host>
   strangers: Strangers & {
     /** Counts a request to upgrade; answers the refusal where its address is above a limit. */
     refusal(request: IncomingMessage): UpgradeRefusal | undefined
@@ -73,16 +68,14 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
   upgrades.add({
     path: (pathname) => pathname === linkPath,
     // A proof is counted when it is checked, unless a recently authenticated host signed it.
-    knows: (request) => offersProof(request) || hooks.proofs.knowsToken(tokenOf(request)),
-    protocol: (offered) => offered.has(linkSubprotocols.proof) && linkSubprotocols.proof,
-    // An agent that can answer a challenge is authenticated by that alone.
-    authenticate: async (request) => (offersProof(request) ? undefined : byToken(request, hooks)),
-    onSocket: (socket, host, request) => {
+    knows: offersProof,
+    protocol: (offered) => offered.has(linkSubprotocol) && linkSubprotocol,
+    authenticate: async (request) => (offersProof(request) ? undefined : unproven),
+    onSocket: (socket, _host, request) => {
       const enter = (proven: Host) => {
         hooks.strangers.prove(request, proven.hostId)
         take(socket, proven)
       }
-      if (host) return enter(host)
       handshakes
         .authenticate(socket, request)
         .then(enter)
@@ -113,13 +106,6 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
 }
 
 const offersProof = ({ headers }: IncomingMessage): boolean =>
-  (headers['sec-websocket-protocol'] ?? '').split(',').some((name) => name.trim() === linkSubprotocols.proof)
+  (headers['sec-websocket-protocol'] ?? '').split(',').some((name) => name.trim() === linkSubprotocol)
 
-const tokenOf = ({ headers }: IncomingMessage): string => /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
-
-async function byToken(request: IncomingMessage, { proofs }: GatewayHooks): Promise<Host | UpgradeRefusal> {
-  const token = tokenOf(request)
-  if (!token)
-    return new UpgradeRefusal(401, 'this needs a proof of the host; offer the subprotocol dormouse.link.proof')
-  return proofs.byToken(token).catch(asUpgradeRefusal)
-}
+const unproven = new UpgradeRefusal(401, `this needs a proof of the host; offer the subprotocol ${linkSubprotocol}`)

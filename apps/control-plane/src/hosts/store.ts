@@ -22,7 +22,6 @@ export interface HostRow {
   leaseUntil: Date | null
   lostAt: Date | null
   removedAt: Date | null
-  provesBy: HostJson['proves_by']
   /** Since when its commands are withheld, and the epoch that it reports. */
   withheldAt: Date | null
   withheldEpoch: number | null
@@ -42,8 +41,7 @@ const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
   lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
   withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", case when quarantined_until > now() then quarantined_until end as "quarantinedUntil",
-  quarantine_reason as "quarantineReason", cordoned_at as "cordonedAt", drain_id as "drainId",
-  case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
+  quarantine_reason as "quarantineReason", cordoned_at as "cordonedAt", drain_id as "drainId"`
 
 export async function insert(db: Db, host: { id: string; name: string; publicKey: object }): Promise<void> {
   await db.query('insert into hosts (id, name, public_key) values ($1, $2, $3)', [host.id, host.name, host.publicKey])
@@ -333,7 +331,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join held r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
-       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+       h."lostAt", h."removedAt", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],
   )
@@ -342,7 +340,6 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     name: row.name,
     state: row.removedAt ? 'removed' : row.lostAt ? 'lost' : row.silent ? 'unreachable' : 'active',
     linked: linked(row.id),
-    proves_by: row.provesBy,
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
     cordoned: row.cordonedAt !== null,

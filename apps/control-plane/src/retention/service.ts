@@ -6,7 +6,6 @@ import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
 import { pruneGenerations } from '../desktops/generations.ts'
 import * as invites from '../hosts/invites.ts'
-import { pruneTokens } from '../hosts/proof-store.ts'
 import { pruneArrivals } from '../hosts/reservations.ts'
 import * as leadership from '../leadership/store.ts'
 import * as operations from '../operations/retention.ts'
@@ -44,7 +43,6 @@ export class Retention {
       operations: () => operations.prune(db, recordsDays),
       generations: () => pruneGenerations(db, recordsDays),
       invitations: () => invites.pruneInvites(db),
-      'tokens of hosts': () => pruneTokens(db),
       arrivals: () => pruneArrivals(db),
       replicas: () => leadership.pruneReplicas(db),
       execs: () => this.#options.pruneExecs(db, recordsDays),

@@ -78,12 +78,6 @@ create table hosts (
   created_at timestamptz not null default now(),
   -- Since when a host has said without a break that it ails: what has only begun may pass by itself.
   ailing_since timestamptz,
-  -- Since when a host signs challenges: from then on no token lets it in.
-  challenged_at timestamptz,
-  -- For agents of the release before, which show a token that their own clock dates. How far the clock of such a host is
-  -- ahead of ours, in seconds. Null until one of its tokens was taken: only of a host that enrolled before this migration.
-  token_skew_secs integer default 0,
-  token_used_at timestamptz,
   -- One host's word raises the epoch once. After that it gets no commands until an operator trusts it again.
   epoch_believed_at timestamptz,
   -- While it gets none: since when, and which epoch it says it has obeyed.
@@ -297,15 +291,6 @@ create table stream_tokens (
   expires_at timestamptz not null
 );
 create index stream_tokens_by_expiry on stream_tokens (expires_at);
-
--- Each token opens one link, at one replica.
-create table host_tokens_used (
-  host_id uuid not null references hosts,
-  token_id uuid not null,
-  used_at timestamptz not null default now(),
-  primary key (host_id, token_id)
-);
-create index host_tokens_used_at on host_tokens_used (used_at);
 
 -- What a desktop that is moving holds on the host that it moves to. What it holds on the host that it leaves stays in
 -- `reservations` until the move is decided.
