@@ -128,7 +128,7 @@ async function vitest(projects: string[]): Promise<number> {
   }
 }
 
-/** Runs a program of ours with our Node, before the eyes of whoever watches; answers its exit code. */
+/** Runs a program of ours with our Node, before the eyes of whoever watches; returns its exit code. */
 function node(file: string, ...words: string[]): Promise<number> {
   const env = {
     // Code is compiled once: the tests start hundreds of processes.

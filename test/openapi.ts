@@ -52,7 +52,7 @@ export class AnswerChecker {
       .sort((a, b) => a.weight - b.weight)
   }
 
-  /** What is wrong with the answer, in sentences; none where it is as documented. Paths outside of /v1 are nobody's. */
+  /** What is wrong with the answer, in sentences; none if it is as documented. Paths outside of /v1 are nobody's. */
   complaints(exchange: Exchange): string[] {
     const path = exchange.path.split('?')[0]!
     if (!/^\/v1(\/|$)/.test(path)) return []

@@ -1,5 +1,5 @@
 // The whole stack as a test object: a database of its own, control planes and simulated hosts in this process, joined by
-// real HTTP and real links, two organisations to ask for things. Disposing of it fails where something was left behind.
+// real HTTP and real links, two organisations to ask for things. Disposing of it fails if something was left behind.
 import type { AgentConfig } from '@dormouse/agent/config.ts'
 import { type Client, createClient } from '@dormouse/client'
 import type { DesktopJson, DesktopState, Observation, OperationJson, RequestKind } from '@dormouse/contract'
@@ -329,7 +329,7 @@ export class Stack {
     })
   }
 
-  /** MiB of memory that the desktop holds of its host; undefined where it holds nothing at all. */
+  /** MiB of memory that the desktop holds of its host; undefined if it holds nothing at all. */
   async held(id: string): Promise<number | undefined> {
     const rows = await this.database.rows<{ memory: number }>(
       'select memory_mib as memory from reservations where desktop_id = $1',

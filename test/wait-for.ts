@@ -10,7 +10,7 @@ const longestPauseMs = 50
 
 /**
  * Calls `look` until it answers a value, and answers that value. Throws after `timeoutMs`; the error names what was
- * waited for, by the source of `look` where no name is given. An error of `look` ends the wait.
+ * waited for, by the source of `look` if no name is given. An error of `look` ends the wait.
  */
 export function waitFor<T>(what: string, look: Look<T>, timeoutMs?: number): Promise<T>
 export function waitFor<T>(look: Look<T>, timeoutMs?: number): Promise<T>

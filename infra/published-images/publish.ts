@@ -12,7 +12,7 @@ export type Published = {
   digest: string
 }
 
-/** Publishes the image; the same one again changes nothing. Throws where another content is published as this version. */
+/** Publishes the image; the same one again changes nothing. Throws if another content is published as this version. */
 export async function publish(image: { dir: string; manifest: Manifest }, folder: string): Promise<Published> {
   const { name, version } = image.manifest
   const [dir, digest] = [join(folder, `${name}@${version}`), digestOf(image.dir)]

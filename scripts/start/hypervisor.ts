@@ -1,4 +1,4 @@
-// The libvirt that runs a host's desktops: the system's where it can be used, else one that this run starts. Several hosts
+// The libvirt that runs a host's desktops: the system's if it can be used, else one that this run starts. Several hosts
 // have a private one each.
 import { randomUUID } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -27,9 +27,9 @@ export interface Hypervisor {
   description: string
   /** Where screens listen. The default folder of a private libvirt cannot be reached from outside of it. */
   socketsDir?: string
-  /** The driver, where it is not the system's. */
+  /** The driver, if it is not the system's. */
   uri?: string
-  /** Where there are several: the host's network, in which its agent runs. */
+  /** If there are several: the host's network, in which its agent runs. */
   network?: HostNetwork
 }
 

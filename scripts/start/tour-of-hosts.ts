@@ -1,4 +1,4 @@
-// The tour's end where there are several hosts: one is emptied while its desktop works, and takes desktops again.
+// The tour's end if there are several hosts: one is emptied while its desktop works, and takes desktops again.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminClient, Desktop, DrainJson } from '@dormouse/client'
 import type { Say } from '../testbed/processes.ts'

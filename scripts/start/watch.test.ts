@@ -1,4 +1,4 @@
-// Guarantee: a daemon that ends is restarted, ever more slowly where that does not help, and not at all once it is lost.
+// Guarantee: a daemon that ends is restarted, ever more slowly if that does not help, and not at all once it is lost.
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { watchOver } from './watch.ts'
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** `NODE_OPTIONS` of the unit in that checkout; empty where it sets none. */
+/** `NODE_OPTIONS` of the unit in that checkout; empty if it sets none. */
 export function controlPlaneOptions(checkout: string): string {
   const unit = readFileSync(join(checkout, 'infra/systemd/dormouse-control-plane.service'), 'utf8')
   return /^Environment=NODE_OPTIONS=(.*)$/m.exec(unit)?.[1] ?? ''

@@ -1,4 +1,4 @@
-// A libvirtd in a private host, for machines where none runs. Knows no desktops.
+// A libvirtd in a private host, for machines if none runs. Knows no desktops.
 //
 // All its files are in one folder, which has the same short name inside and outside. So the agent, which runs outside, and
 // QEMU, which runs inside, use the same path for the same file.

@@ -1,4 +1,4 @@
-// A libvirtd without root: libvirt's session mode, where QEMU runs as our own user. It needs no namespaces. Its guests have
+// A libvirtd without root: libvirt's session mode, if QEMU runs as our own user. It needs no namespaces. Its guests have
 // no network, since only root can create one. Knows no desktops.
 //
 // It survives a killed starter; the next one finds it by the pid file in its folder.

@@ -1,7 +1,7 @@
 // A short name for a deep folder: a socket path must stay under 108 bytes, wherever the data is.
 //
 // As root the name is a link below /run, and inside a private host the same path is a mount of the folder. For other users
-// it is a link in /tmp, where no other user can remove it.
+// it is a link in /tmp, if no other user can remove it.
 
 import { randomBytes } from 'node:crypto'
 import {

@@ -1,4 +1,4 @@
-// Guarantee: the system's libvirtd is not used where it cannot work, and the reason is given.
+// Guarantee: the system's libvirtd is not used if it cannot work, and the reason is given.
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

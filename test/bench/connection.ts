@@ -14,7 +14,7 @@ export class Connection {
   readonly #head: string
   #received: Buffer[] = []
   #length = 0
-  /** Length of the whole response; undefined until its header is there, 0 where it is chunked. */
+  /** Length of the whole response; undefined until its header is there, 0 if it is chunked. */
   #expected: number | undefined
   #bodyStart = 0
   #waiting: PromiseWithResolvers<Answer> | undefined

@@ -10,7 +10,7 @@ export interface Machine {
   kernel: string
   node: string
   postgres: string
-  /** Absent where nothing was measured on real guests and QEMU is not installed. */
+  /** Absent if nothing was measured on real guests and QEMU is not installed. */
   qemu?: string
   /** Milliseconds that a 4 KiB append and its fsync take. */
   fsyncMs: number

@@ -14,7 +14,7 @@ interface Words {
   'other-key'?: string | undefined
 }
 
-/** Where to look, and how to leave it; throws Unusable where the words are not enough. */
+/** Where to look, and how to leave it; throws Unusable if the words are not enough. */
 export async function findPlace({
   url,
   key,
@@ -30,7 +30,7 @@ export async function findPlace({
   return { url: local.base_url, key: local.api_key, otherKey: made.api_key, leave }
 }
 
-/** Throws Unusable where nobody answers, a key is not taken, or both are of one organisation. */
+/** Throws Unusable if nobody answers, a key is not taken, or both are of one organisation. */
 export async function lookAround(context: Context): Promise<void> {
   for (const [word, key] of [
     ['--key', context.key],

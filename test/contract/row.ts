@@ -7,7 +7,7 @@ export interface Checked {
   /** As it stands in the contract. */
   sentence: string
   check(context: Context): Promise<void>
-  /** It takes a minute and next to no work: runs beside the others, where there is time. A quick test proves it otherwise. */
+  /** It takes a minute and next to no work: runs beside the others, if there is time. A quick test proves it otherwise. */
   slow?: { provedBy: TestName }
 }
 

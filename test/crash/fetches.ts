@@ -17,7 +17,7 @@ export const fetchFailpoints: readonly [string, ...string[]] = [
   'image.after-rename=kill',
 ]
 
-/** Answers every fault in words. The host must be a simulated one: the image has random bytes. */
+/** Returns every fault in words. The host must be a simulated one: the image has random bytes. */
 export async function killInFetch(stage: Stage, failpoints: readonly [string, ...string[]]): Promise<string[]> {
   await using server = await ImageServer.start()
   server.put('fetched', randomUUID().slice(0, 8), 1_000_000)

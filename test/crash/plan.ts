@@ -6,7 +6,7 @@ type Victim = 'control-plane' | 'agent'
 export interface Plan {
   trial: number
   victim: Victim
-  /** `name=kill@n`; undefined where a moment decides. */
+  /** `name=kill@n`; undefined if a moment decides. */
   failpoint: string | undefined
   /** After the requests were sent. */
   momentMs: number

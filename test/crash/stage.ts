@@ -168,7 +168,7 @@ export class Stage {
     return this.api(method, `/admin/v1/${path}`, { key: this.#keys.operator, body })
   }
 
-  /** The answer, or undefined where nobody answers. */
+  /** The answer, or undefined if nobody answers. */
   async #quietly(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer | undefined> {
     return this.api(method, path, wish).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED' || error.code === 'ECONNRESET') return undefined
@@ -204,7 +204,7 @@ export class Stage {
     return this.#noted(answer.json as OperationJson)
   }
 
-  /** What a command in the guest prints; undefined where it cannot be run. */
+  /** What a command in the guest prints; undefined if it cannot be run. */
   async print(id: string, command: string): Promise<string | undefined> {
     const path = `/v1/desktops/${id}/exec`
     // A host that was linked a moment ago may not be any more.
@@ -321,7 +321,7 @@ export class Stage {
     this.#child(victim).start(failpoint === undefined ? {} : { [failpointVariable[victim]]: failpoint })
   }
 
-  /** Stops it in order and starts it with a failpoint armed. Where that is in the making of a template, there is none meanwhile. */
+  /** Stops it in order and starts it with a failpoint armed. If that is in the making of a template, there is none meanwhile. */
   async arm(victim: Victim, failpoint: string): Promise<void> {
     await this.#child(victim).kill('SIGTERM')
     if (failpoint.startsWith('template.'))

@@ -11,7 +11,7 @@ export interface HostTestbed {
   name: 'simulated' | 'real'
   /** What the agent is told besides name, token, control plane and failpoints; its state folder is among it. */
   agentEnv: Record<string, string>
-  /** The same for an agent of a second host; undefined where there is only one. */
+  /** The same for an agent of a second host; undefined if there is only one. */
   otherAgentEnv?: Record<string, string>
   /** The longest that a moment of killing lies after the requests: about as long as the operations take. */
   spanMs: number
@@ -64,7 +64,7 @@ export async function realTestbed(folder: string, shareTemplates: boolean): Prom
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: libvirtd.socketPath,
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
-      // Where libvirt chooses it, it is in libvirt's own namespace, and the agent cannot open it.
+      // If libvirt chooses it, it is in libvirt's own namespace, and the agent cannot open it.
       DORMOUSE_AGENT_SOCKETS_DIR: `${libvirtd.shortDir}/sockets`,
       DORMOUSE_AGENT_SHARE_TEMPLATES: shareTemplates ? 'on' : 'off',
     },

@@ -11,7 +11,7 @@ import type { Stage } from './stage.ts'
 
 export interface Outcome extends Judgement {
   plan: Plan
-  /** Whether the failpoint was reached; true where a moment decided. */
+  /** Whether the failpoint was reached; true if a moment decided. */
   reached: boolean
   tookMs: number
 }
@@ -76,7 +76,7 @@ export async function prepare(stage: Stage, from: DesktopState): Promise<Desktop
   return stage.see(id)
 }
 
-/** The answer where there was one before the crash: 202, or 200 where it had settled by then. */
+/** The answer if there was one before the crash: 202, or 200 if it had settled by then. */
 async function request(stage: Stage, id: string, kind: RequestKind, key: string): Promise<ApiAnswer | undefined> {
   try {
     const answer = await stage.api('POST', `/v1/desktops/${id}/${kind}`, { headers: { 'idempotency-key': key } })

@@ -33,7 +33,7 @@ export interface Subject extends AsyncDisposable {
   try(dice: Dice): Promise<Trial>
   /** After the last input: in sentences what is wrong with the subject as a whole. */
   verdict(): Promise<string[]>
-  /** The process that is misused, where it is not ours: its memory and open files are shown. */
+  /** The process that is misused, if it is not ours: its memory and open files are shown. */
   pid?: number | undefined
 }
 

@@ -8,7 +8,7 @@ import { checked } from '../openapi.ts'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 
-/** Sends the bytes as they are; answers all that comes back until the server is silent or hangs up. */
+/** Sends the bytes as they are; returns all that comes back until the server is silent or hangs up. */
 async function raw(url: string, text: string, over: RegExp): Promise<string> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)

@@ -1,5 +1,5 @@
 // Guarantee: a control plane waits for its database as long as it takes, says so to health checks and in its log, and stops
-// at once when asked to. Where waiting would not help, it ends, and its last line says what to correct.
+// at once when asked to. If waiting would not help, it ends, and its last line says what to correct.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'

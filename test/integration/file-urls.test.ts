@@ -108,7 +108,7 @@ test('one for one use is used once: by two at a time, over two replicas, and ove
   const { url, id: urlId } = await make({ once: true })
   const places = urls.map((origin) => origin + new URL(url).pathname)
   const answers = await Promise.all(places.map((place) => visit(place)))
-  // The other one is refused, also where it would have to wait for the guest.
+  // The other one is refused, even if it would have to wait for the guest.
   expect(answers.map(({ status }) => status).sort()).toEqual([200, 410])
   // It says nothing of parts, which no second request could get.
   expect(answers.flatMap(({ headers }) => headers['accept-ranges'] ?? [])).toEqual([])

@@ -1,5 +1,5 @@
 // Guarantee: a registered image is fetched by the host that needs it, verified, and a desktop keeps the version that it was made
-// from, also where it moves. Images that nobody has registered work as before.
+// from, even if it moves. Images that nobody has registered work as before.
 import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'

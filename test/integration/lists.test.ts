@@ -28,7 +28,7 @@ function open({ key }: Org, path = '/v1/desktops'): Promise<IncomingMessage> {
   })
 }
 
-/** All of it; rejects where it is cut. */
+/** All of it; rejects if it is cut. */
 async function rest(answer: IncomingMessage): Promise<string> {
   let text = ''
   for await (const chunk of answer.setEncoding('utf8')) text += chunk

@@ -1,5 +1,5 @@
 // Guarantee: what is awake can move as files: hibernated on its old host and woken on the new one, as one operation. Wherever it
-// fails, and whatever its customer asks meanwhile, it is whole on one host, awake again where that is possible, and its ledger
+// fails, and whatever its customer asks meanwhile, it is whole on one host, awake again if that is possible, and its ledger
 // is true. A live move that does not converge goes on like that by itself.
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 
-/** A hibernated desktop that must be corrected, and whose row is held, so that the comparison waits; answers how to release it. */
+/** A hibernated desktop that must be corrected, and whose row is held, so that the comparison waits; returns how to release it. */
 async function heldBack(stack: Stack, id: string): Promise<() => Promise<void>> {
   const client = new pg.Client({ connectionString: stack.database.url })
   await client.connect()

@@ -21,7 +21,7 @@ test('the table of states is the one of the contract', () => {
 const reached = (stack: Stack, failpoint: string) =>
   waitFor(`the host to reach ${failpoint}`, () => stack.host.failpoints.hits.includes(failpoint))
 
-/** Brings a desktop into each state that requests can meet; answers how to let a passing one go on. */
+/** Brings a desktop into each state that requests can meet; returns how to let a passing one go on. */
 async function bring(stack: Stack, state: DesktopState): Promise<{ id: string; release: () => void }> {
   const { faults } = stack.host.driver
   if (state === 'waking') {

@@ -27,7 +27,7 @@ interface Wish {
   signal?: AbortSignal
 }
 
-/** Answers the status, and the headers; 0 where it was given up. */
+/** Returns the status, and the headers; 0 if it was given up. */
 function ask(path: string, { method = 'GET', authorization, body, isUpgrade, from, signal }: Wish = {}) {
   const { promise, resolve } = Promise.withResolvers<{ status: number; headers: Record<string, unknown> }>()
   const upgrade = {

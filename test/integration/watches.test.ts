@@ -1,4 +1,4 @@
-// Guarantee: a watch reports what changes in a folder, over lost connections and sleeps, and says where something may be missing.
+// Guarantee: a watch reports what changes in a folder, over lost connections and sleeps, and says if something may be missing.
 import { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Stack } from '../stack.ts'

@@ -254,7 +254,7 @@ test.runIf(long)(
     const refused = { code: 'host_disk_full' }
     writeFileSync(filler, Buffer.alloc((smallMiB - 100) * 2 ** 20))
     await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
-    // With a small size in the journal the save begins, and fails where the disk ends.
+    // With a small size in the journal the save begins, and fails if the disk ends.
     await bench.parts.journal.note(desktop.fence, { spec: { ...guestSpec, memoryMiB: 64 } })
     await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
     expect(saveFile(bench, id)).toBeUndefined()

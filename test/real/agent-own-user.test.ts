@@ -1,4 +1,4 @@
-// Guarantee: where QEMU runs as a user of its own, as on the distribution's hosts, an agent with no more rights than its unit gives
+// Guarantee: if QEMU runs as a user of its own, as on the distribution's hosts, an agent with no more rights than its unit gives
 // it keeps desktops: they boot, sleep warm and cold, and begin with templates of both forms. What they are made of is closed to
 // other users.
 import { chownSync, cpSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'

@@ -11,7 +11,7 @@ const agent = join(import.meta.dirname, '../../apps/agent/src')
 const id = '01900000-0000-7000-8000-000000000000'
 const calls = ['openat', 'write', 'pwrite64', 'writev', 'fsync', 'fdatasync', 'rename', 'renameat', 'renameat2']
 
-/** Runs a program of these modules; answers its calls on files of the folder, in order, as `fsync a/b` or `rename a b`. */
+/** Runs a program of these modules; returns its calls on files of the folder, in order, as `fsync a/b` or `rename a b`. */
 async function traced(folder: string, program: string): Promise<string[]> {
   const log = join(folder, 'trace')
   const script = `

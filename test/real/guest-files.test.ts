@@ -17,7 +17,7 @@ import { allTransports, networkedImagesDir } from './parts/transports.ts'
 
 const mib = 1024 * 1024
 const long = process.env.DORMOUSE_TEST_LONG === '1'
-/** The guest agent takes seconds where SSH takes a fraction of one. */
+/** The guest agent takes seconds if SSH takes a fraction of one. */
 const longRounds = { ssh: 200, qga: 20, tcp: 20 }
 const hash = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 

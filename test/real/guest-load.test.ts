@@ -9,7 +9,7 @@ import { transports } from './parts/transports.ts'
 const mib = 1024 * 1024
 const many = 50
 const desktops = 20
-/** The guest agent takes minutes where SSH takes seconds. */
+/** The guest agent takes minutes if SSH takes seconds. */
 const sizes = { ssh: 8 * mib, qga: mib }
 
 let instance: Instance

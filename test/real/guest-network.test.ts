@@ -1,5 +1,5 @@
 // Guarantee: an image without a port for SSH is reached over its host's network, by the address that the host gave it; also
-// after a sleep; and where a host cannot hold guests to their addresses, they have no network. What guests reach:
+// after a sleep; and if a host cannot hold guests to their addresses, they have no network. What guests reach:
 // neighbours.test.ts.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
 // Guarantee: `npm start` brings real desktops up for a user who is not root, by libvirt's session mode, and leaves nothing
-// running; where that cannot be, it says what is missing and what to do instead.
+// running; if that cannot be, it says what is missing and what to do instead.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 const nobody = isRoot() ? ['unshare', '--user', '--map-user=65534', '--map-group=65534', '--'] : []
 
 let instance: Instance
-// At length only: a start takes half a minute of processor time, and what it says where it cannot is shown without one.
+// At length only: a start takes half a minute of processor time, and what it says if it cannot is shown without one.
 beforeAll(async () => {
   if (long) instance = await Instance.start({}, ['--no-tour'], nobody)
 })
@@ -67,7 +67,7 @@ test.runIf(long)(
 const wordsOf = (pid: number): string =>
   ['environ', 'cmdline'].map((name) => readLive(() => readFileSync(`/proc/${pid}/${name}`, 'utf8')) ?? '').join()
 
-/** What `npm start` says where it cannot. */
+/** What `npm start` says if it cannot. */
 function refused(env: Record<string, string>, before: string[] = []): string {
   const [command = 'sh', ...words] = [
     ...before,

@@ -1,5 +1,5 @@
 // Every answer that a test fetches from below /v1, the SDK's among them, is held to the OpenAPI document of the service that
-// gave it; what differs fails the test, also where it is caught on the way.
+// gave it; what differs fails the test, even if it is caught on the way.
 import { afterEach, expect } from 'vitest'
 import { checked, plainFetch } from '../openapi.ts'
 

@@ -1,4 +1,4 @@
-// Where a test fails, and then what it used cannot be closed in order, JavaScript makes one error of both that says neither.
+// If a test fails, and then what it used cannot be closed in order, JavaScript makes one error of both that says neither.
 // Each is told, the test's own first.
 import { afterEach, type TestError } from 'vitest'
 

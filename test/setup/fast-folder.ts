@@ -6,7 +6,7 @@ const inMemory = '/dev/shm'
 const enoughBytes = 4 * 1024 ** 3
 
 /**
- * A folder in memory, where the machine has one that is large enough. A stack copies the 300 files of a database and
+ * A folder in memory, if the machine has one that is large enough. A stack copies the 300 files of a database and
  * removes them, and its hosts write journals: on a disk that takes half of the processor time of a start.
  */
 export function fastFolder(): string {

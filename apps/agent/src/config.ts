@@ -1,4 +1,4 @@
-// The agent's settings, each with a default where one works. They are read once, at the start.
+// The agent's settings, each with a default if one works. They are read once, at the start.
 import { hostname } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
 import { setting, tracingSettings } from '@dormouse/process'

@@ -45,7 +45,7 @@ export interface Agent {
   welcomed(): number
   /** How many channels that were dialled back are open. */
   channels(): number
-  /** Where the metrics are; undefined where they are not served. */
+  /** Where the metrics are; undefined if they are not served. */
   metricsUrl: string | undefined
   /** Waits a while for work in progress, and leaves every desktop as it is. */
   close(): Promise<void>
@@ -64,7 +64,7 @@ const furnishEveryMs = 2_000
 const templatesEveryMs = 60_000
 const withoutLeaderEveryMs = 2_000
 
-/** Takes its state folder, enrols where needed, opens the hypervisor, connects to the control plane. */
+/** Takes its state folder, enrols if needed, opens the hypervisor, connects to the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { stateDir, adopt } = options.config
   openFolders(options.config)

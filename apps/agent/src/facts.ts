@@ -45,7 +45,7 @@ export class Facts {
     }
   }
 
-  /** The facts now. Where the hypervisor does not answer within 1 s (the first time: 10 s), the last known ones with a problem. */
+  /** The facts now. If the hypervisor does not answer within 1 s (the first time: 10 s), the last known ones with a problem. */
   async current(): Promise<HostFacts> {
     this.#request ??= this.#ask()
     const late = Promise.withResolvers<void>()

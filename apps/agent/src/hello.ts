@@ -29,7 +29,7 @@ export async function sayHello(deps: HelloDeps, facts: Facts): Promise<Hello> {
   }
 }
 
-/** Where the hypervisor does not answer, the items are the journal's; the facts report the problem. */
+/** If the hypervisor does not answer, the items are the journal's; the facts report the problem. */
 async function itemsOf(deps: HelloDeps, ailment: string | null): Promise<Observation[]> {
   try {
     await raiseJournal(deps)
@@ -50,7 +50,7 @@ interface HeartbeatDeps {
 }
 
 /**
- * What runs is billed, so it is checked now. Where the hypervisor does not answer in time, no desktop is named. Of the desktops'
+ * What runs is billed, so it is checked now. If the hypervisor does not answer in time, no desktop is named. Of the desktops'
  * activity, the heartbeat has what its link has not sent yet.
  */
 export async function sayHeartbeat(deps: HeartbeatDeps, link: object): Promise<Heartbeat> {

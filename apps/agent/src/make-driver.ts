@@ -74,7 +74,7 @@ export function simulatedFrom(config: AgentConfig): SimulatedDriver {
   })
 }
 
-/** The configured number of processors, by either of the two settings; undefined where neither is set. */
+/** The configured number of processors, by either of the two settings; undefined if neither is set. */
 const processorsOf = ({ processors, vcpus }: AgentConfig): number | undefined =>
   processors ?? (vcpus === undefined ? undefined : vcpus / oldVcpusPerProcessor)
 

@@ -6,7 +6,7 @@ enum { SLOTS = 2048, MOST_USED = 1536 };
 struct slot { char id[40]; u64 bytes, ended_at; };
 struct index { char boot[40]; u64 used; struct slot slots[SLOTS]; };
 
-/** NULL where there is none: then every record is opened. */
+/** NULL if there is none: then every record is opened. */
 static struct index *ends;
 /** The slots of records that the present survey has seen. */
 static u8 seen[SLOTS];
@@ -25,7 +25,7 @@ static void open_index(void) {
   memcpy(ends->boot, boot, sizeof boot);
 }
 
-/** Of this id, or an empty one for it. NULL where none is left. */
+/** Of this id, or an empty one for it. NULL if none is left. */
 static struct slot *slot_of(const char *id) {
   u32 hash = 2166136261u;
   for (const char *at = id; *at; at++) hash = (hash ^ (u8)*at) * 16777619u;
@@ -35,7 +35,7 @@ static struct slot *slot_of(const char *id) {
   }
   return NULL;
 }
-/** The slot of a record that has ended. NULL where that is not known. */
+/** The slot of a record that has ended. NULL if that is not known. */
 static struct slot *known_end(const char *id) {
   struct slot *slot = length(id) == 36 ? slot_of(id) : NULL;
   if (!slot || !slot->id[0]) return NULL;
@@ -58,7 +58,7 @@ static void forget_end(const char *id) {
   struct slot *slot = slot_of(id);
   if (slot && slot->id[0]) slot->id[0] = '-';
 }
-/** After a survey: drops what it has not seen, where that takes much. */
+/** After a survey: drops what it has not seen, if that takes much. */
 static void tidy_index(void) {
   static struct slot before[SLOTS];
   static u8 stays[SLOTS];

@@ -32,7 +32,7 @@ static void title_of(struct head *h, char **argv) {
   }
 }
 
-/** Makes the folder under another name. 0 where the disk has no space. */
+/** Makes the folder under another name. 0 if the disk has no space. */
 static int prepare(struct record *r, u32 flags, u64 timeout_secs, char **argv) {
   int head = write_new(path_in(r->folder, "head"));
   if (head < 0 || !reserve(head, 4096)) return 0;
@@ -77,7 +77,7 @@ static int open_terminal(struct window *size, int *theirs) {
 
 static struct job job;
 
-/** Starts the supervisor and the command. Returns the error of the command's start, zero where it runs. */
+/** Starts the supervisor and the command. Returns the error of the command's start, zero if it runs. */
 static int launch(int folder, struct window *size, char **argv, char **envp) {
   struct job *j = &job;
   u32 flags = j->r.head->flags;

@@ -13,7 +13,7 @@ static void count_end(struct survey *found, const char *id, u64 bytes, u64 ended
   found->oldest_at = ended_at;
   memcpy(found->oldest, id, length(id) + 1);
 }
-/** Adds a record to what was found. False where the folder is no record. */
+/** Adds a record to what was found. False if the folder is no record. */
 static int count_in(struct survey *found, const char *id, u64 now, void (*each)(struct record *)) {
   struct slot *known = known_end(id);
   if (known && known->ended_at + KEPT_SECS >= now) {

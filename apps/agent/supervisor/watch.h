@@ -71,7 +71,7 @@ static void place(int node, int parent, const char *name) {
   memcpy(nodes[node].name, name, length(name) + 1);
 }
 
-/** Watches a folder of a watched one. Nothing where it is no folder, or of another file system. */
+/** Watches a folder of a watched one. Nothing if it is no folder, or of another file system. */
 static int add_folder(int parent, const char *name) {
   static char buffer[PATH_BYTES];
   struct stat s;

@@ -84,7 +84,7 @@ export function explain(error: unknown, about: About = {}): Explanation {
   }
 }
 
-/** The facts that programs act on, where they are known. */
+/** The facts that programs act on, if they are known. */
 export function factsOf(error: unknown): object {
   if (error instanceof CliError) return error.facts
   if (!(error instanceof DormouseError)) return {}
@@ -112,7 +112,7 @@ function codeOf(error: DormouseError): number {
   return codes.find(([kind]) => error instanceof kind)?.[1] ?? exitCodes.failed
 }
 
-/** By codes and fields alone. Where an older service leaves a field out, the step is the general one of the code. */
+/** By codes and fields alone. If an older service leaves a field out, the step is the general one of the code. */
 function nextStep(error: DormouseError, about: About): string | undefined {
   const { id = '<id>', verb, group = '' } = about
   if (isUnknown(error) && lists[group]) return `${lists[group]} lists them`
@@ -152,7 +152,7 @@ const asleep = new Set<DesktopState>(['created', 'hibernated', 'stopped'])
 const changing = new Set<DesktopState>(['waking', 'hibernating', 'destroying'])
 const gone = new Set<DesktopState>(['destroying', 'destroyed'])
 
-/** Names no command where the claim is unknown: the wrong one would take another claim from its holder. */
+/** Names no command if the claim is unknown: the wrong one would take another claim from its holder. */
 const toTakeOver = ({ problem }: DormouseError, id: string) =>
   problem?.claim === undefined
     ? 'to take it over, run the same command with --takeover'

@@ -15,7 +15,7 @@ export async function main(): Promise<void> {
   if (failed !== undefined) process.exitCode = failed
 }
 
-/** Runs the command in these arguments. Prints a failure and returns its exit code; undefined where the command has set its own. */
+/** Runs the command in these arguments. Prints a failure and returns its exit code; undefined if the command has set its own. */
 export async function runProgram(context: Context, args: string[]): Promise<number | undefined> {
   try {
     await createProgram(context).parseAsync(args, { from: 'user' })

@@ -1,4 +1,4 @@
-// A progress bar on stderr for transfers. Prints nothing where stderr is not a terminal.
+// A progress bar on stderr for transfers. Prints nothing if stderr is not a terminal.
 
 export interface Progress {
   add(bytes: number): void

@@ -12,7 +12,7 @@ export interface Terminal {
   /** Prints a line to stderr. */
   note(text: string): void
   /**
-   * Runs long work, with its elapsed time on stderr if that is a terminal. `show` adds how far it has come; undefined where
+   * Runs long work, with its elapsed time on stderr if that is a terminal. `show` adds how far it has come; undefined if
    * nothing is shown.
    */
   during<T>(label: string, work: (show?: (text: string) => void) => Promise<T>): Promise<T>

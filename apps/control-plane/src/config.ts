@@ -1,4 +1,4 @@
-// The settings, each with a default where one can work. Read once, at the start.
+// The settings, each with a default if one can work. Read once, at the start.
 import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { areProxies } from './http/addresses.ts'

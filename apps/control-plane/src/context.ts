@@ -163,7 +163,7 @@ function acceptAgents({ app, modules, limits: { strangers }, config, logOf }: Pa
   return gateway
 }
 
-/** Answers the URL at which agents and other replicas reach this one. */
+/** Returns the URL at which agents and other replicas reach this one. */
 async function listen(app: App, { host, port, publicUrl }: Config): Promise<string> {
   await app.listen({ host, port }).catch(explainListen({ host, port }))
   const address = app.server.address()

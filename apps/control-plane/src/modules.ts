@@ -281,7 +281,7 @@ function openDesktops(
   return { engine, desktops, moves, lifecycle }
 }
 
-/** The access tokens of the configured issuer; undefined where there is none. */
+/** The access tokens of the configured issuer; undefined if there is none. */
 function accessTokens(config: Config, log: Log): AccessTokens | undefined {
   const { oidcIssuer: issuer, oidcAudience: audience, oidcJwksUrl = null, oidcOrgClaim: orgClaim } = config
   if (!issuer || !audience) return undefined

@@ -1,5 +1,5 @@
 // The clipboard of a page that controls: text copied in the desktop comes out, text written here goes in. Browsers give a
-// page the real clipboard only where the user allows it; the panel works everywhere.
+// page the real clipboard only if the user allows it; the panel works everywhere.
 import { isTooLong } from './paste.ts'
 
 export interface ClipboardParts {

@@ -1,4 +1,4 @@
-// Shows the desktop in full screen, with all keys captured where the browser allows it. Otherwise Escape leaves full screen
+// Shows the desktop in full screen, with all keys captured if the browser allows it. Otherwise Escape leaves full screen
 // and never reaches the desktop, and Alt+Tab stays the browser's own.
 
 /** Chromium only, in secure contexts. */

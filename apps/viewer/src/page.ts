@@ -1,4 +1,4 @@
-// The page that shows a desktop: opens its screen, shows its state, and reconnects where it may.
+// The page that shows a desktop: opens its screen, shows its state, and reconnects if it may.
 import { type EndNote, type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/screens'
 import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'

@@ -1,4 +1,4 @@
-// Guarantee: the page reconnects where it may, and never fights for a claim that another client took.
+// Guarantee: the page reconnects if it may, and never fights for a claim that another client took.
 import { screenCloses } from '@dormouse/contract/screens'
 import { expect, test } from 'vitest'
 import { type PageState, stateAfter, textOf } from './states.ts'

@@ -15,13 +15,13 @@ export type PageState =
 
 export interface NextState {
   state: PageState
-  /** Reconnect after this long; absent where that would be useless. */
+  /** Reconnect after this long; absent if that would be useless. */
   reconnectInMs?: number
 }
 
 export interface Closed {
   code: number
-  /** From the service's last note; undefined where the connection broke, or a service of an older release sent none. */
+  /** From the service's last note; undefined if the connection broke, or a service of an older release sent none. */
   cause: ScreenEndCause | undefined
   /** How long the page has had no picture. */
   darkForMs: number
@@ -109,7 +109,7 @@ const texts: Record<PageState, Partial<StateText> & { short: string }> = {
 export interface Occasion {
   desktopId: string
   claim: 'view' | 'control'
-  /** The service's own reason for the end, where it gave one. */
+  /** The service's own reason for the end if it gave one. */
   why: string | undefined
 }
 

@@ -43,7 +43,7 @@ static u64 length(const char *a) {
 static void copy(char *to, const char *from, u64 n) {
   while (n--) *to++ = *from++;
 }
-/** What follows the word in the line; 0 where the line begins with another one. */
+/** What follows the word in the line; 0 if the line begins with another one. */
 static char *after(char *line, const char *word) {
   while (*word && *line == *word) line++, word++;
   return *word ? 0 : line;
@@ -66,7 +66,7 @@ static void say_number(i64 n) {
   while (n /= 10);
   say(digits + at);
 }
-/** Sends what was said; false where the port is not there any more. */
+/** Sends what was said; false if the port is not there any more. */
 static int send(void) {
   u64 n = said;
   said = 0;
@@ -88,7 +88,7 @@ static int is_name(char c) {
 static int digit(char c) {
   return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
-/** The digits at the text, which moves behind them; -1 where there is none, or they are too many. */
+/** The digits at the text, which moves behind them; -1 if there is none, or they are too many. */
 static i64 number(char **at, u64 base, u64 most) {
   u64 n = 0, digits = 0;
   for (; (u64)digit(**at) < base; ++*at, digits++)
@@ -328,12 +328,12 @@ __attribute__((noreturn, used)) static void run(i64 *stack) {
     serve();
     for (;;) call1(EXIT, 0);
   }
-  // The port may appear a little after this program starts. Where there is none, it looks once a minute.
+  // The port may appear a little after this program starts. If there is none, it looks once a minute.
   for (u64 tries = 0;; tries++) {
     port = (int)call(OPENAT, -100, (i64)path, O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
     if (port >= 0) {
       tries = 0;
-      // Also where the port does not block, this is no busy loop.
+      // Even if the port does not block, this is no busy loop.
       while (serve()) pause_for(0, second / 100);
       call1(CLOSE, port);
       pause_for(1, 0);

@@ -56,7 +56,7 @@ function ofAnthropic(given: AnthropicAction): InputBatch {
 
 interface Parts {
   given: AnthropicAction
-  /** Empty where the pointer stays. */
+  /** Empty if the pointer stays. */
   at: { x?: number; y?: number }
   ms: number
   hold?: string[]

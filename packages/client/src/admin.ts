@@ -116,7 +116,7 @@ const desktopChanges = (http: Http) => {
   return {
     /** An operation, with the original error of a failure and when its steps began. */
     getOperation: read,
-    /** Waits for an operation to settle. Throws `OperationFailedError` where it fails; its `operation` has the cause. */
+    /** Waits for an operation to settle. Throws `OperationFailedError` if it fails; its `operation` has the cause. */
     waitForOperation: (id: string, options: WaitOptions = {}) =>
       pollOperation(http, (call) => read(id, call), options) as Promise<AdminOperationJson>,
     /** Hibernates a desktop, and waits up to 120 s for it. */
@@ -138,7 +138,7 @@ const desktopChanges = (http: Http) => {
         ...sendJson(body),
       }),
     /**
-     * Begins to move a desktop to another host: awake with its memory, asleep as files. Answers the same move where it is in
+     * Begins to move a desktop to another host: awake with its memory, asleep as files. Returns the same move where it is in
      * progress, so it is retried like a request with a key.
      */
     moveDesktop: (id: string, body: MoveBody = {}, call: CallOptions = {}) =>

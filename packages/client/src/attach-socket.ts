@@ -25,7 +25,7 @@ export class AttachSocket {
   #silence: ReturnType<typeof setTimeout> | undefined
   #isClosed = false
 
-  /** The socket, once it is open; undefined where it does not open. */
+  /** The socket, once it is open; undefined if it does not open. */
   static async open(socket: WebSocket, signal?: AbortSignal): Promise<AttachSocket | undefined> {
     const attached = new AttachSocket(socket)
     const { promise, resolve } = Promise.withResolvers<boolean>()

@@ -39,9 +39,9 @@ export const readers: { [F in ReadFormat]: (response: Response) => Promise<ReadR
 export interface FilePart {
   /** Where the stream begins in the file. */
   offset: number
-  /** Of the whole file; undefined where the service does not say it. */
+  /** Of the whole file; undefined if the service does not say it. */
   size?: number
-  /** Another one wherever the file was changed; undefined where the service does not say it. */
+  /** Another one wherever the file was changed; undefined if the service does not say it. */
   version?: string
   stream: ReadableStream<Uint8Array>
 }

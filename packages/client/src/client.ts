@@ -289,7 +289,7 @@ export function createClient(options: ClientOptions) {
       upload(http, id, file, data, options),
 
     /**
-     * A folder as a tar archive, which the guest packs as it is read: a stream, which fails where not all of it has come. Its headers
+     * A folder as a tar archive, which the guest packs as it is read: a stream, which fails if not all of it has come. Its headers
      * end the timeout and the retries.
      */
     readArchive: async (id: string, folder: string, call?: CallOptions) => readArchive(http, id, folder, call),

@@ -248,7 +248,7 @@ export class Desktop extends ScreenHelpers {
   }
 
   /**
-   * Types and points: all actions or, where one is not valid, none. `outcome` says what became of them; `unknown` is never done
+   * Types and points: all actions or, if one is not valid, none. `outcome` says what became of them; `unknown` is never done
    * again. ConflictError (`claim_held`) while another client controls the screen.
    */
   async input(actions: readonly InputAction[] | InputBatch, options: InputOptions = {}): Promise<InputResult> {

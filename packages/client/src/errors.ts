@@ -129,7 +129,7 @@ export class OperationFailedError extends ConflictError {
     if (facts.operation) this.operation = facts.operation
   }
 
-  /** Undefined where the service is of an older release. */
+  /** Undefined if the service is of an older release. */
   get causeCode(): RefusalCode | undefined {
     return this.problem?.cause_code ?? this.operation?.error_code ?? undefined
   }

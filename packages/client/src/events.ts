@@ -14,7 +14,7 @@ export interface EventsOptions {
   types?: readonly EventJson['type'][]
   /** Ends the iteration without an error. */
   signal?: AbortSignal
-  /** Called with each new cursor, also where no event comes: store it, to go on from there later. */
+  /** Called with each new cursor, even if no event comes: store it, to go on from there later. */
   onCursor?: (cursor: string) => void
 }
 

@@ -29,7 +29,7 @@ const script: Script = ({ method, path, query }) => {
   return query.has('wait') ? { body: succeeded() } : { status: 202, body: operation() }
 }
 
-/** Answers one after the other, and repeats the last one. */
+/** Returns one after the other, and repeats the last one. */
 const inTurn = (answers: object[]): Script => {
   let turn = 0
   return () => ({ body: answers[Math.min(turn++, answers.length - 1)]! })

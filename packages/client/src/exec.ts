@@ -134,7 +134,7 @@ export class Exec {
 
   /** Waits for the end of the command, and of what `onStdout` and `onStderr` get. Throws if the exec is lost: it has no end then. */
   async wait({ signal }: { signal?: AbortSignal } = {}): Promise<ExecEnd> {
-    // Where the output is listened to, its end comes with it.
+    // If the output is listened to, its end comes with it.
     await this.#following
     this.#seen = await this.#client.execs.ended(this.#desktopId, this.id, { signal })
     const { state, exitCode, signal: ended, reason, endedAt } = this.state

@@ -146,7 +146,7 @@ interface Input {
   eof: boolean
 }
 
-/** Sends everything, as fast as the command reads; answers the offset behind it. */
+/** Sends everything, as fast as the command reads; returns the offset behind it. */
 async function writeAll(http: Http, to: string, { offset, bytes, eof }: Input, call: CallOptions): Promise<number> {
   const end = offset + bytes.length
   for (let at = offset; ; ) {

@@ -165,7 +165,7 @@ export class Files {
     return this.#client.readFilePart(this.#id, file, options)
   }
 
-  /** A folder as a tar archive: a stream, which fails where not all of it has come. */
+  /** A folder as a tar archive: a stream, which fails if not all of it has come. */
   readArchive(folder: string, options?: CallOptions): Promise<ReadableStream<Uint8Array>> {
     return this.#client.readArchive(this.#id, folder, options)
   }
@@ -189,7 +189,7 @@ export class Files {
     } while (cursor !== undefined)
   }
 
-  /** The entry of a path; of a link, the link's own. NotFoundError where there is none. */
+  /** The entry of a path; of a link, the link's own. NotFoundError if there is none. */
   async stat(file: string, options?: CallOptions): Promise<Entry> {
     const { entries } = await this.#client.listEntries(this.#id, { path: file, depth: 0 }, options)
     return camel(entries[0]!)
@@ -232,7 +232,7 @@ export class Files {
     return this.#changed({ action: 'mkdir', path: folder, parents, mode, owner }, call)
   }
 
-  /** Moves or renames. ConflictError (`file_exists`) where something has that name, unless `overwrite` is true. */
+  /** Moves or renames. ConflictError (`file_exists`) if something has that name, unless `overwrite` is true. */
   move(from: string, to: string, options: CallOptions & { overwrite?: boolean } = {}): Promise<Entry> {
     const { overwrite, ...call } = options
     return this.#changed({ action: 'move', path: from, to, overwrite }, call)
@@ -280,7 +280,7 @@ export class Clipboard {
     return showFields('Clipboard', { desktopId: this.#id }, options, inspectValue)
   }
 
-  /** The text that was copied last; null where none was copied since the service follows the clipboard. */
+  /** The text that was copied last; null if none was copied since the service follows the clipboard. */
   async read(options?: CallOptions): Promise<string | null> {
     return (await this.#client.readClipboard(this.#id, options)).text
   }

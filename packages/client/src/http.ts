@@ -82,7 +82,7 @@ export class Http {
       throw new InvalidRequestError('the credential contains invalid characters; check that it was copied whole')
   }
 
-  /** The response's JSON body; undefined where it has none. */
+  /** The response's JSON body; undefined if it has none. */
   json<T>(call: HttpCall): Promise<T> {
     return this.run(call, (response) => readJson<T>(response, { mayBeEmpty: call.method !== 'GET' }))
   }
@@ -109,7 +109,7 @@ export class Http {
     }
   }
 
-  /** Opens a WebSocket with the credential as a subprotocol, because no browser sends it as a header; undefined where there is none. */
+  /** Opens a WebSocket with the credential as a subprotocol, because no browser sends it as a header; undefined if there is none. */
   socket(path: string, query: HttpCall['query'], protocol: string): WebSocket | undefined {
     const { fetch: own, webSocket = own ? false : globalThis.WebSocket } = this.#options
     if (!webSocket) return undefined

@@ -11,7 +11,7 @@ export type InputResult = Camel<InputJson>
 export interface InputOptions extends KeyedOptions {
   /** The coordinates are pixels of a picture of this size; by default of the screen itself. */
   space?: Size
-  /** Throws ConflictError (`screen_changed`) where the screen has another size. */
+  /** Throws ConflictError (`screen_changed`) if the screen has another size. */
   expectedScreen?: Size
   /** Throws StaleGenerationError if the desktop is on another generation. */
   expectedGeneration?: number

@@ -40,13 +40,13 @@ type Ask = (call: CallOptions & { wait?: boolean; idempotencyKey?: string }) => 
 export function settle(http: Http, ask: Ask, idempotencyKey: string, options: WaitOptions): Promise<OperationJson> {
   const keyed = { idempotencyKey, onResponse: options.onResponse }
   const waiting = { ...keyed, wait: true, timeoutMs: waitCallTimeoutMs, retries: http.retries ?? waitRetries }
-  // The pause prevents a tight loop where a server does not hold waiting requests.
+  // The pause prevents a tight loop if a server does not hold waiting requests.
   const pauseBefore = (turn: number) => (turn > 1 ? pauseStartMs : 0)
   return untilSettled(http, options, pauseBefore, (turn, signal) => ask({ ...(turn ? waiting : keyed), signal }))
 }
 
 /**
- * Reads the operation, then again with `?wait=true` until it settles. Where the service does not hold the request, as one of an
+ * Reads the operation, then again with `?wait=true` until it settles. If the service does not hold the request, as one of an
  * earlier release, it is polled after growing pauses of at most 2 s.
  */
 export function pollOperation(http: Http, look: Ask, options: WaitOptions): Promise<OperationJson> {

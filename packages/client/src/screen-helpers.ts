@@ -99,7 +99,7 @@ export abstract class ScreenHelpers {
     return { width, height }
   }
 
-  /** Starts a program on the screen, with arguments as they are; it goes on by itself. Throws where it cannot be started. */
+  /** Starts a program on the screen, with arguments as they are; it goes on by itself. Throws if it cannot be started. */
   launch(program: string | readonly string[], options?: LaunchOptions): Promise<void> {
     return this.#show([program].flat(), options)
   }

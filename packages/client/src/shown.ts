@@ -1,7 +1,7 @@
 // The command that starts a program on a guest's screen. Pure. Its arguments are never part of a shell's text.
 
 /**
- * As the user of the screen, where there is one and the command runs as root, with the environment of the session: without its
+ * As the user of the screen, if there is one and the command runs as root, with the environment of the session: without its
  * language, a terminal takes no character beyond ASCII. The user's first program on the display has it. In a session of its own,
  * so that it goes on.
  */

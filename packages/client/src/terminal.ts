@@ -67,7 +67,7 @@ export class Terminal {
     this.output = this.#run()
   }
 
-  /** Resolves when the guest has accepted the bytes. Rejects where the program takes no more, or the terminal is closed. */
+  /** Resolves when the guest has accepted the bytes. Rejects if the program takes no more, or the terminal is closed. */
   write(data: string | Uint8Array<ArrayBuffer>): Promise<void> {
     return this.#input.add(typeof data === 'string' ? new TextEncoder().encode(data) : data)
   }

@@ -82,7 +82,7 @@ type WebhookHeaders = Headers | Record<string, string | string[] | undefined>
 
 /**
  * The event in a delivery, or a `WebhookVerificationError`. The payload is the body as it was received: parsed and written
- * again it has other bytes. `secret` is a `whsec_…` or a public key `whpk_…`, or a list where one of several may hold.
+ * again it has other bytes. `secret` is a `whsec_…` or a public key `whpk_…`, or a list if one of several may hold.
  */
 export async function verifyWebhook(
   payload: string | Uint8Array,

@@ -87,11 +87,11 @@ export const hostFacts = z.object({
   /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
   /**
-   * It knows the commands of moves. `address` is where it lets moves in, null where it lets none in. Agents before this
+   * It knows the commands of moves. `address` is where it lets moves in, null if it lets none in. Agents before this
    * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
   moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
-  /** Saved boots of images, with which new desktops begin. Absent where the host makes none, and from agents before this field. */
+  /** Saved boots of images, with which new desktops begin. Absent if the host makes none, and from agents before this field. */
   templates: z
     .array(z.object({ image: z.string(), memoryMiB: z.int().min(0), vcpus: z.int().min(0), mib: z.int().min(0) }))
     .max(1_000)
@@ -135,7 +135,7 @@ export const observations = listOf(observation, mostDesktops)
 export const inventoryBuckets = 16
 /** Ids end at random. */
 export const bucketOf = (desktopId: string): number => Number.parseInt(desktopId.slice(-1), inventoryBuckets)
-/** By bucket; empty where none is known. Only the host that made a digest can make it again. */
+/** By bucket; empty if none is known. Only the host that made a digest can make it again. */
 export const inventoryDigests = listOf(z.string().max(64), inventoryBuckets)
 
 export const hello = z.object({

@@ -39,8 +39,8 @@ export type DesktopSpec = z.infer<typeof desktopSpec>
 
 /**
  * What a wake may start from.
- * `memory: require` fails where no whole saved memory is found; `allow` uses one where there is one; `discard` gives it up.
- * `disk: require` fails where there is none; `make` makes one from the image.
+ * `memory: require` fails if no whole saved memory is found; `allow` uses one if there is one; `discard` gives it up.
+ * `disk: require` fails if there is none; `make` makes one from the image.
  */
 export const wakeSource = z.object({
   memory: z.enum(['require', 'allow', 'discard']),
@@ -196,7 +196,7 @@ export const commands = {
   },
   /**
    * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved anew;
-   * where that cannot be, it is stopped and the answer says so. Answers the state that is then true.
+   * if that cannot be, it is stopped and the answer says so. Returns the state that is then true.
    */
   'desktop.ensureAsleep': {
     payload: fenced,
@@ -240,7 +240,7 @@ export const commands = {
     result: imageRef.pick({ name: true, version: true, digest: true, bytes: true }),
   },
   /**
-   * The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. Where it has the image,
+   * The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. If it has the image,
    * it makes a template for desktops of that size when it can. Agents before this field make none here.
    */
   'image.fetch': {
@@ -262,7 +262,7 @@ export const commands = {
    * command do not report `input` in their facts.
    */
   'input.perform': { payload: inputCommand, result: inputResult },
-  /** The batch stops before its next event, and releases what it holds. Does nothing where there is none. */
+  /** The batch stops before its next event, and releases what it holds. Does nothing if there is none. */
   'input.interrupt': { payload: z.object({ desktopId: id, batchId: id }), result: z.object({}) },
   /** The screen, as it is now or as soon as it is settled or has changed; its picture comes over the channel. */
   'screen.look': {
@@ -301,14 +301,14 @@ export const commands = {
       misfit: said(1_000).nullable(),
       /** It lacks the registered image, and can take the desktop once it has fetched it. */
       fetches: z.boolean().optional(),
-      /** Where the desktop's memory has a name of its own: agents of the release before do not say this, and refuse it later. */
+      /** If the desktop's memory has a name of its own: agents of the release before do not say this, and refuse it later. */
       takesNamedMemory: z.boolean().optional(),
     }),
   },
   /** Old host: the desktop is held for the move, and nothing has changed for its guest. */
   'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ handoff }) },
   /**
-   * New host: it is ready to receive, and listens for a host that has the key. The address is null where it listens nowhere; the
+   * New host: it is ready to receive, and listens for a host that has the key. The address is null if it listens nowhere; the
    * move can then only be relayed. With `relay`, it has dialled the channels back, and listens there, too.
    */
   'move.prepare': {

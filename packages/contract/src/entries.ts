@@ -85,7 +85,7 @@ export type EntryChange = z.infer<typeof entryChange>
 
 export const changeEntryCommand = inGuest.extend({ change: entryChange, timeoutSecs: durationSecs })
 export type ChangeEntryCommand = z.infer<typeof changeEntryCommand>
-/** The entry as it is afterwards; null where it was removed. */
+/** The entry as it is afterwards; null if it was removed. */
 export const changeEntryResult = z.object({ entry: guestEntry.nullable() })
 export type ChangeEntryResult = z.infer<typeof changeEntryResult>
 

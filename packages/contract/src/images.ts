@@ -50,7 +50,7 @@ export type ImageRef = z.infer<typeof imageRef>
 /** The name of the folder that holds a version. */
 export const imageFolderName = ({ name, version }: Pick<ImageRef, 'name' | 'version'>): string => `${name}@${version}`
 
-/** The parts of `name@version`; the version is undefined where there is none. */
+/** The parts of `name@version`; the version is undefined if there is none. */
 export function imageNameParts(text: string): { name: string; version: string | undefined } {
   const at = text.indexOf('@')
   return at < 0 ? { name: text, version: undefined } : { name: text.slice(0, at), version: text.slice(at + 1) }

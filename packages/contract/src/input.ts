@@ -39,7 +39,7 @@ const hold = keys.optional().describe('Keys that are held meanwhile')
 
 const pressed = z.enum(['left', 'middle', 'right'])
 const clicked = z.enum(['left', 'middle', 'right', 'back', 'forward'])
-/** Where it is omitted, the pointer stays where it is. */
+/** If it is omitted, the pointer stays where it is. */
 const at = { x: coordinate.optional(), y: coordinate.optional() }
 const ms = z.int().min(0).max(inputMaxMs)
 const ticks = z.int().min(-100).max(100)

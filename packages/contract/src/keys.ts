@@ -126,7 +126,7 @@ const aliases: Readonly<Record<string, NamedKey | string>> = {
 /** A key: one by its name, or one that types a character on the desktop's layout. */
 export type Key = { name: NamedKey } | { char: string }
 
-/** The key that a name means; undefined where it means none. Names do not depend on case, single characters do. */
+/** The key that a name means; undefined if it means none. Names do not depend on case, single characters do. */
 export function keyNamed(given: string): Key | undefined {
   if (given === ' ') return { name: 'Space' }
   if ([...given].length === 1) return /\p{C}/u.test(given) ? undefined : { char: given.normalize('NFC') }

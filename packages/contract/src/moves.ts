@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { listOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 
-/** `live` moves a desktop that is awake, with its memory; `cold` one that is asleep, with its saved memory where it has one. */
+/** `live` moves a desktop that is awake, with its memory; `cold` one that is asleep, with its saved memory if it has one. */
 export const moveKind = z.enum(['live', 'cold'])
 export type MoveKind = z.infer<typeof moveKind>
 
@@ -41,11 +41,11 @@ export const moveTraits = z.object({
   /** libvirt's and QEMU's versions, as `9.0.0`: the other host's must not be older. */
   hypervisor: said(100),
   emulator: said(100),
-  /** Empty where no memory moves. */
+  /** Empty if no memory moves. */
   machine: said(100),
   /** Whether it is on its host's network. */
   network: z.boolean(),
-  /** The CPU that the guest has got, as libvirt's XML; null where no memory moves. */
+  /** The CPU that the guest has got, as libvirt's XML; null if no memory moves. */
   cpu: z
     .string()
     .max(64 * 1024)

@@ -10,7 +10,7 @@ const offset = z.int().min(0)
 export const byteRange = z.union([z.object({ first: offset, last: offset.nullable() }), z.object({ suffix: offset })])
 export type ByteRange = z.infer<typeof byteRange>
 
-/** The bytes that a range covers; undefined where the file has none of them. */
+/** The bytes that a range covers; undefined if the file has none of them. */
 export function resolveRange(range: ByteRange, size: number): { first: number; length: number } | undefined {
   const first = 'suffix' in range ? Math.max(0, size - range.suffix) : range.first
   const last = 'suffix' in range ? size - 1 : Math.min(range.last ?? size - 1, size - 1)
@@ -48,7 +48,7 @@ export const rangeHead = z.object({
   size: offset,
   /** Another one wherever the file was changed. */
   version: z.string().regex(/^[\w.-]{1,100}$/),
-  /** What follows; null where the file has none of the range. */
+  /** What follows; null if the file has none of the range. */
   sent: z.object({ first: offset, length: offset }).nullable(),
   /** Its size is not known before its end: all of it follows, and `size` says nothing. Agents before this field do not send it. */
   whole: z.literal(true).optional(),

@@ -8,9 +8,9 @@ export interface RefusalRow {
   spreads?: true
   /** What happened. Names no host, path or program of the service: customers read it. */
   what: string
-  /** What to do about it, where something can be done. */
+  /** What to do about it, if something can be done. */
   next?: string
-  /** The whole sentence, where it has parameters. */
+  /** The whole sentence, if it has parameters. */
   detail?: (params: never) => string
   /** Problem fields that come with the code, beside `code` and `detail`. */
   fields?: readonly (

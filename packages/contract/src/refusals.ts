@@ -571,7 +571,7 @@ export const refusalCode = z.enum(Object.keys(refusals) as [RefusalCode, ...Refu
 /** What the table says of a code. */
 export const factsOf = (code: RefusalCode): RefusalRow => refusals[code]
 
-/** What happened, what was lost or kept where that is known, and what to do. The code may be another release's. */
+/** What happened, what was lost or kept if that is known, and what to do. The code may be another release's. */
 export function messageOf(code: RefusalCode, lost?: string): string {
   const { what, next }: RefusalRow = refusals[code] ?? refusals.internal
   return [what, lost, next].filter(Boolean).join('; ')

@@ -35,14 +35,14 @@ export const uploadCommand = target.extend({
 })
 export type UploadCommand = z.infer<typeof uploadCommand>
 export const uploadResult = z.object({
-  /** Of the temporary file; null where there is none. */
+  /** Of the temporary file; null if there is none. */
   size: bytes.nullable(),
   /** `place` alone: it was moved into place now, or there is a file of that size already and no temporary one. */
   placed: z.enum(['now', 'before']).nullable(),
 })
 export type UploadResult = z.infer<typeof uploadResult>
 
-/** Writes the channel's bytes at the offset. Refuses with `upload_offset` where the temporary file has another size. */
+/** Writes the channel's bytes at the offset. Refuses with `upload_offset` if the temporary file has another size. */
 export const appendUploadCommand = target.extend({
   offset: bytes,
   channel: channelToken,

@@ -8,7 +8,7 @@ export class SmallPieces {
   #gathered: Buffer | undefined
   #bytes = 0
 
-  /** Copies the piece behind the others. False where it is large, or nothing more fits: take what is gathered first. */
+  /** Copies the piece behind the others. False if it is large, or nothing more fits: take what is gathered first. */
   add(piece: Buffer): boolean {
     if (piece.length >= smallBytes || this.#bytes + piece.length > mostBytes) return false
     this.#gathered ??= Buffer.allocUnsafeSlow(mostBytes)
@@ -16,7 +16,7 @@ export class SmallPieces {
     return true
   }
 
-  /** What is gathered, in order; undefined where nothing is. */
+  /** What is gathered, in order; undefined if nothing is. */
   take(): Buffer | undefined {
     if (!this.#gathered) return undefined
     // A copy: a part would hold the memory of the whole.

@@ -105,7 +105,7 @@ const said = new Set([
   'title',
 ])
 
-/** The schema in common keywords. Throws where that would say something else: the tool needs a simpler shape then. */
+/** The schema in common keywords. Throws if that would say something else: the tool needs a simpler shape then. */
 function flat(schema: JsonSchema): JsonSchema & { type: 'object' } {
   for (const word of Object.keys(schema))
     if (!common.has(word) && !said.has(word)) throw new Error(`no strict mode takes "${word}"; make the shape simpler`)

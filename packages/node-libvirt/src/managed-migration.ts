@@ -91,7 +91,7 @@ export class IncomingMigration {
     return (await this.#connection.call('domainMigrateFinish3Params', { cookie, cancelled: 0, ...this.#route })).cookie
   }
 
-  /** Ends the QEMU that waits. libvirt reports that as an error: `migrateFinishOk`, or `noDomain` where none waits. */
+  /** Ends the QEMU that waits. libvirt reports that as an error: `migrateFinishOk`, or `noDomain` if none waits. */
   async cancel(): Promise<void> {
     await this.#connection.call('domainMigrateFinish3Params', { cookie: noCookie, cancelled: 1, ...this.#route })
   }

@@ -1,4 +1,4 @@
-// Named places where a test can kill, freeze, delay or fail a process, to prove what survives it. Knows no names. Unless a
+// Named places if a test can kill, freeze, delay or fail a process, to prove what survives it. Knows no names. Unless a
 // failpoint is armed, a hit does nothing.
 import { setTimeout as sleep } from 'node:timers/promises'
 

@@ -1,4 +1,4 @@
-// Traces by OpenTelemetry, sent to a collector. Loaded only where tracing is on.
+// Traces by OpenTelemetry, sent to a collector. Loaded only if tracing is on.
 import { type Context, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'

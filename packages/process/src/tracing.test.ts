@@ -1,4 +1,4 @@
-// Guarantee: tracing costs nothing where it is off, and a span knows what it is below.
+// Guarantee: tracing costs nothing if it is off, and a span knows what it is below.
 import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
 import { createLog } from './log.ts'

@@ -20,7 +20,7 @@ export interface TracingOptions {
   log: Log
 }
 
-/** Undefined where tracing is off. */
+/** Undefined if tracing is off. */
 export async function openTracing({ url, ...options }: TracingOptions): Promise<Tracing | undefined> {
   if (!url) return undefined
   const { OpenTelemetry } = await import('./open-telemetry.ts')

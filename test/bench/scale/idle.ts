@@ -59,7 +59,7 @@ async function readsOver({ service, desktops }: Stage, work: () => Promise<unkno
   return { sent: sum('sent'), failed: sum('failed'), p50: worst('p50'), p99: worst('p99'), max: worst('max') }
 }
 
-/** Waits until all sleep, or none falls asleep any more; answers how many are awake. */
+/** Waits until all sleep, or none falls asleep any more; returns how many are awake. */
 async function fallenAsleep({ service, say }: Stage): Promise<number> {
   let [last, changedAt] = [-1, performance.now()]
   for (;;) {

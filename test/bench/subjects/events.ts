@@ -59,7 +59,7 @@ export const events: Subject = {
 const named = (where: string, measured: Measured): Measured =>
   Object.fromEntries(Object.entries(measured).map(([name, value]) => [`${where} ${name}`, value]))
 
-/** How long after the response to a create its event arrives at a client; 0 where it is there first. */
+/** How long after the response to a create its event arrives at a client; 0 if it is there first. */
 async function delays(service: Service, url: string, seconds: number): Promise<Measured> {
   const stop = new AbortController()
   const [cursors, taken]: [string[], number[]] = [[], []]

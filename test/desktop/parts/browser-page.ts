@@ -32,7 +32,7 @@ const html = `<!doctype html><meta charset="utf-8"><title>Page</title>
   requestAnimationFrame(() => requestAnimationFrame(() => send('shown', '')))
 </script>`
 
-/** Answers the page, and prints each message as one line. */
+/** Returns the page, and prints each message as one line. */
 const server = `import http.server, json
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):

@@ -53,7 +53,7 @@ export class Actor implements Guest {
     return this.manner.agent ? this.manner.agent(command, fair) : fair(command)
   }
 
-  /** As `dormouse-ssh-port` does: answers the latest question, and begins SSH where the host says go. */
+  /** As `dormouse-ssh-port` does: returns the latest question, and begins SSH if the host says go. */
   port(socket: Socket): void {
     if (this.manner.door) this.manner.door(socket)
     else this.#fairPort(socket)
@@ -95,7 +95,7 @@ export class Actor implements Guest {
 
 const numberOf = (session: object) => (session as { _chanInfo: { outgoing: { id: number } } })._chanInfo.outgoing.id
 
-/** Says what such a script says where all is well; a shell that waits ends with its input. */
+/** Says what such a script says if all is well; a shell that waits ends with its input. */
 function fair(channel: ServerChannel, nonce: string, script: string): void {
   channel.stderr.write(`dormouse-${nonce} began 1\n`)
   channel.write(`dormouse-${nonce} began 1\n${script.includes('setsid sh -c') ? place : '\n'}`)

@@ -5,7 +5,7 @@ import { RfbFilter } from '@dormouse/control-plane/streams/rfb-filter.ts'
 import { RfbBreach } from '@dormouse/control-plane/streams/rfb-terms.ts'
 import type { Dice } from '../dice.ts'
 
-/** In sentences; none where all is well. */
+/** In sentences; none if all is well. */
 export function faultsOfFilter(bytes: Buffer, dice: Dice): string[] {
   const whole = passed(bytes, () => bytes.length)
   const inPieces = passed(bytes, () => 1 + dice.int(dice.pick([2, 20, 2_000])))

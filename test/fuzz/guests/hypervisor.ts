@@ -9,7 +9,7 @@ import { FakeDaemon, Refusal } from '@dormouse/node-libvirt/testing'
 
 /** What stands behind the sockets of one desktop. */
 export interface Guest {
-  /** Answers a command of the host's to its agent. */
+  /** Returns a command of the host's to its agent. */
   agent(command: string): Promise<string>
   /** Somebody has opened the port of its SSH server. */
   port(socket: Socket): void

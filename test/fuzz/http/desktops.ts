@@ -10,7 +10,7 @@ export class Desktops {
     this.#client = createClient({ baseUrl: url, apiKey: key })
   }
 
-  /** Three new ones: one that was never awake, one that is awake where a host takes it, one that is on its way. */
+  /** Three new ones: one that was never awake, one that is awake if a host takes it, one that is on its way. */
   async some(): Promise<string[]> {
     await this.end()
     const made = await Promise.all([1, 2, 3].map(() => this.#client.createDesktop({ tier: 'small' })))

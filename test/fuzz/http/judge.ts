@@ -7,7 +7,7 @@ import type { Answer, Outcome } from './wire.ts'
 /** Statuses that say of themselves that the service works. */
 const honest = new Set([501, 503, 504])
 
-/** In sentences; none where all is well. */
+/** In sentences; none if all is well. */
 export function faultsOf(input: Input, { answers, rest, stuck }: Outcome, checker: AnswerChecker): string[] {
   const found = answers.flatMap((answer) => [...faultsOfAnswer(answer), ...undocumented(input, answer, checker)])
   if (stuck) found.push('the connection was never closed')

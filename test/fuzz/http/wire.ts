@@ -24,7 +24,7 @@ export interface Address {
 
 /** How long a client waits that has sent a whole request. */
 const patienceMs = 30_000
-/** How long it waits where it may have sent too little: then it says that no more comes. */
+/** How long it waits if it may have sent too little: then it says that no more comes. */
 const pauseMs = 60
 /** How long after that the server may go on. */
 const closeMs = 10_000

@@ -59,7 +59,7 @@ export class HostileControlPlane {
     return { hostId: this.hostId, replicaId, epoch: 1, heartbeatMs: 100, leaseMs: 60_000, replicas }
   }
 
-  /** The agent's next dial of that line; undefined where none comes. */
+  /** The agent's next dial of that line; undefined if none comes. */
   async next(line: number): Promise<Dial | undefined> {
     const early = this.#early.get(line)
     this.#early.delete(line)

@@ -189,7 +189,7 @@ export class HostSubject implements Subject {
     }
   }
 
-  /** A customer uses what the host may have; answers the statuses. */
+  /** A customer uses what the host may have; returns the statuses. */
   async #customer(dice: Dice, kind: string): Promise<string[]> {
     const made = dice.chance(0.4) || this.#ids.length === 0 ? await this.#create() : []
     const id = anId(dice, this.#ids)

@@ -16,7 +16,7 @@ export interface ApiAnswer {
   status: number
   headers: Record<string, string | string[] | undefined>
   text: string
-  /** The body as JSON; undefined where it is none. */
+  /** The body as JSON; undefined if it is none. */
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into answers of every shape, also of wrong ones.
   json: any
 }

@@ -47,7 +47,7 @@ export class Database {
     }
   }
 
-  /** Ends the sessions of that name, as a network that forgets them would. Answers how many there were. */
+  /** Ends the sessions of that name, as a network that forgets them would. Returns how many there were. */
   async endSessions(applicationName: string): Promise<number> {
     const ended = await this.rows(
       `select pg_terminate_backend(pid) from pg_stat_activity
@@ -57,7 +57,7 @@ export class Database {
     return ended.length
   }
 
-  /** Drops it; answers how many sessions others still had open. */
+  /** Drops it; returns how many sessions others still had open. */
   async drop(): Promise<number> {
     await this.#pool.end()
     return onServer(this.#server, async (client) => {

@@ -59,7 +59,7 @@ export class RfbClient {
     return client
   }
 
-  /** How it was closed; where it is not, the refusal says what came instead. */
+  /** How it was closed; if it is not, the refusal says what came instead. */
   get closed(): Promise<Closing> {
     return waitFor('the screen’s socket to be closed', () => this.#closing).catch((error: Error) => {
       throw new Error(`${error.message}; ${this.notes.length} notes and ${this.unread} bytes unread have come`)

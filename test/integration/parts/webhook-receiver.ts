@@ -10,7 +10,7 @@ export interface Received {
   json: any
 }
 
-/** Answers a status, or the response itself. */
+/** Returns a status, or the response itself. */
 type Answer = (received: Received, response: ServerResponse) => number | undefined
 
 export class WebhookReceiver implements AsyncDisposable {

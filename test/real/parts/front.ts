@@ -36,7 +36,7 @@ export class Front {
     )
   }
 
-  /** Where no code is said, screens stay open and silent. */
+  /** If no code is said, screens stay open and silent. */
   static async before(service: string, close?: Close): Promise<Front> {
     const front = new Front(service, close)
     front.#server.listen(0, '127.0.0.1')

@@ -94,7 +94,7 @@ export class GuestStage {
   }
 }
 
-/** The code of a refusal; `done` where there is none. */
+/** The code of a refusal; `done` if there is none. */
 export const codeOf = (asked: Promise<unknown>): Promise<string> =>
   asked.then(
     () => 'done',

@@ -68,7 +68,7 @@ export async function startHaproxy(options: HaproxyOptions): Promise<AsyncDispos
   }
 }
 
-/** Throws where the shipped configuration has not what is to be replaced. */
+/** Throws if the shipped configuration has not what is to be replaced. */
 function replaceEach(text: string, changes: Record<string, string>): string {
   for (const [from, to] of Object.entries(changes)) {
     if (!text.includes(from)) throw new Error(`infra/haproxy/haproxy.cfg has no "${from}"`)

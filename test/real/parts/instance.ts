@@ -29,7 +29,7 @@ export class Instance {
   /** A command that runs the words after it, as another user. */
   readonly #as: readonly string[]
   #starter: Identity | undefined
-  /** Where this process is ended itself, nobody else types Ctrl-C. */
+  /** If this process is ended itself, nobody else types Ctrl-C. */
   #unbind: (() => void) | undefined
   #port = 0
 
@@ -81,12 +81,12 @@ export class Instance {
     return JSON.parse(readFileSync(join(this.dataDir, 'local.json'), 'utf8')) as Local
   }
 
-  /** Base URLs of the replicas, where there are two. */
+  /** Base URLs of the replicas, if there are two. */
   get urls(): [string, string] {
     return [`http://127.0.0.1:${this.#port}`, `http://127.0.0.1:${this.#port + 1}`]
   }
 
-  /** The name under which the starter keeps the replica at this base URL, where there are two. */
+  /** The name under which the starter keeps the replica at this base URL, if there are two. */
   replicaAt(url: string): string {
     return `control plane ${this.urls.indexOf(url) + 1}`
   }
@@ -213,7 +213,7 @@ export class Instance {
 
 const readText = (file: string): string => (existsSync(file) ? readFileSync(file, 'utf8') : '')
 
-/** What the starter has made for itself; nothing where it did not come so far. */
+/** What the starter has made for itself; nothing if it did not come so far. */
 function readKeys(dataDir: string): { apiKey?: string; operatorKey?: string } {
   return JSON.parse(readText(join(dataDir, 'keys.json')) || '{}') as { apiKey?: string; operatorKey?: string }
 }

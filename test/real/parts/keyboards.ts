@@ -78,7 +78,7 @@ export function asGerman(dumped: Uint8Array): Buffer<ArrayBuffer> {
   return keys
 }
 
-/** Makes the keys of the guest's console German ones; answers how to make them as they were. */
+/** Makes the keys of the guest's console German ones; returns how to make them as they were. */
 export async function loadGermanKeys(desktop: Desktop): Promise<() => Promise<void>> {
   await guest(desktop, 'dumpkmap > /run/keys')
   const keys = Buffer.from(await desktop.files.read('/run/keys', { format: 'bytes' }))

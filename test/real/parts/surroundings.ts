@@ -13,7 +13,7 @@ import type { Party } from './intruder.ts'
 import type { NetworkedHost } from './networked-host.ts'
 
 const others = { name: 'dormouse-other', bridge: 'dmother', subnet: subnetOf('10.201.7') }
-/** Answers every connection on that port with its name. */
+/** Returns every connection on that port with its name. */
 const service = (name: string) => `busybox nc -ll -p 8080 -e echo ${name} >/dev/null 2>&1 </dev/null &`
 
 const layOut = (stranger: string) => `set -e

@@ -43,7 +43,7 @@ export class TwoHosts {
   static async start({ memoryMiB, settings, templatesMiB }: TwoHostsOptions): Promise<TwoHosts> {
     const stages = await Promise.all([Stage.start(), Stage.start()])
     const installationId = newId()
-    // Where libvirt chooses them, they are in its own namespace, and an agent in this one cannot open them.
+    // If libvirt chooses them, they are in its own namespace, and an agent in this one cannot open them.
     const settingsOn = ({ libvirtd }: Stage) => {
       return { ...settings, ...(templatesMiB && { socketsDir: join(libvirtd.shortDir, 'sockets') }) }
     }

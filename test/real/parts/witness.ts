@@ -22,7 +22,7 @@ echo $! > /run/counting
 // A CRC: an emulated guest takes several times as long for an MD5. Of a counter that grows while it is read, the first line counts.
 const look = `head -n 1 /run/counter; cat /proc/sys/kernel/random/boot_id; crc32 /run/memory; crc32 /root/file`
 
-/** Runs a command in the guest that must succeed; answers what it printed. */
+/** Runs a command in the guest that must succeed; returns what it printed. */
 export async function guest(desktop: Desktop, command: string): Promise<string> {
   const { exitCode, stdout, stderr } = await desktop.commands.run(command)
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 })

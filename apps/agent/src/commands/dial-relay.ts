@@ -3,7 +3,7 @@ import { Refusal, type Relay } from '@dormouse/contract'
 import type { Channel } from '@dormouse/link'
 import type { DialBack } from './handler.ts'
 
-/** All of its channels, in their order; none without a relay. Refuses where one of them cannot be opened. */
+/** All of its channels, in their order; none without a relay. Refuses if one of them cannot be opened. */
 export async function dialRelay(relay: Relay | undefined, dialBack: DialBack, signal: AbortSignal): Promise<Channel[]> {
   const dialled = await Promise.allSettled((relay?.channels ?? []).map((token) => dialBack(token, signal)))
   const open = dialled.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))

@@ -9,7 +9,7 @@ export const listEntries: CommandHandler<'guest.listEntries', AwakeDeps> = async
   return await unlessAborted(guest.listEntries(request), awake.signal)
 }
 
-/** Goes on where no caller waits any more: a change that was begun is finished. */
+/** Goes on if no caller waits any more: a change that was begun is finished. */
 export const changeEntry: CommandHandler<'guest.changeEntry', AwakeDeps> = async (deps, request) => {
   const { change, timeoutSecs } = request
   const guest = awakeGuest(deps, request)

@@ -25,7 +25,7 @@ export interface CommandCall {
   desktopId: string | undefined
   /** Of the request that caused it. */
   requestId: string | undefined
-  /** Of the control plane's span, not validated; undefined where it traces nothing. */
+  /** Of the control plane's span, not validated; undefined if it traces nothing. */
   traceparent: string | undefined
 }
 

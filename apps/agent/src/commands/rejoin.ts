@@ -1,4 +1,4 @@
-// Carries out the leader's orders about this host's desktops, each only where nothing has changed since the leader saw it.
+// Carries out the leader's orders about this host's desktops, each only if nothing has changed since the leader saw it.
 import { inventory } from '../desktops/inventory.ts'
 import { carryOut, type OrderDeps } from '../desktops/orders.ts'
 import type { CommandHandler } from './handler.ts'

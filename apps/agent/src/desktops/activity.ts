@@ -36,7 +36,7 @@ export class Activity {
     this.#of(desktopId)
   }
 
-  /** A command or a transfer, which counts until it is disposed. Refuses where the desktop is about to hibernate. */
+  /** A command or a transfer, which counts until it is disposed. Refuses if the desktop is about to hibernate. */
   begin(desktopId: DesktopId, what: 'command' | 'transfer'): Disposable {
     if (this.#held.has(desktopId))
       refuse('guest_unavailable', 'the desktop is about to hibernate; check its state, then retry')

@@ -1,4 +1,4 @@
-// Decides how a wake is undone. An unspent image is kept; a guest that has run is saved again. Only where that is
+// Decides how a wake is undone. An unspent image is kept; a guest that has run is saved again. Only if that is
 // impossible is the guest stopped, and the result says what was lost.
 import { type CommandResult, Refusal } from '@dormouse/contract'
 import { emptyUnidentified } from './first-wake.ts'

@@ -46,7 +46,7 @@ export class Furnishing {
     for (const { desktopId } of due) void this.furnish(desktopId)
   }
 
-  /** To be called when a wake or a move has ended. Does nothing where there is nothing to do. Never throws. */
+  /** To be called when a wake or a move has ended. Does nothing if there is nothing to do. Never throws. */
   async furnish(desktopId: DesktopId): Promise<void> {
     const { journal, log } = this.#deps
     const entry = journal.read(desktopId)
@@ -70,7 +70,7 @@ export class Furnishing {
     await failpoints.hit('furnish.after-plug')
     if (port.address) await requestAddress(this.#deps, { desktopId, generation }, port.address)
     await failpoints.hit('furnish.before-note')
-    // Not synced: where it is lost, all of it is done again, and changes nothing.
+    // Not synced: if it is lost, all of it is done again, and changes nothing.
     await turns.whileIdle(desktopId, entry, (turn) => turn.note({ furnished: true }, { unsynced: true }))
   }
 

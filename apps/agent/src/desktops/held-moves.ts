@@ -18,7 +18,7 @@ export class HeldMoves<M extends HeldMove = HeldMove> {
     return this.#held.get(desktopId)
   }
 
-  /** Refuses where as many as possible are held. To be called before anything is opened. */
+  /** Refuses if as many as possible are held. To be called before anything is opened. */
   requireSpace(): void {
     if (this.#held.size >= maxMoves)
       refuse('too_many_moves', `${this.#held.size} moves are in progress on this host; retry later`)

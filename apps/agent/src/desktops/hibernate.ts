@@ -49,7 +49,7 @@ const guestWakesMs = 10_000
 
 /**
  * Saves the memory, so that it belongs to the disk as it is. The process ends, or stays as a warm copy. With a condition, it
- * refuses with `not_idle` and changes nothing where the guest runs and is in use.
+ * refuses with `not_idle` and changes nothing if the guest runs and is in use.
  */
 export async function hibernate(
   deps: SaveDeps,
@@ -89,7 +89,7 @@ export async function alreadySaved(deps: SaveDeps, turn: Turn, now: Situation): 
 }
 
 /**
- * Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. With `warm`, its process may stay
+ * Saves what the domain holds. If that fails, the guest runs on and no partial file is left. With `warm`, its process may stay
  * as a copy of the file.
  */
 export async function save(deps: SaveDeps, turn: Turn, now: Situation, { warm = false } = {}): Promise<MemoryImage> {
@@ -136,7 +136,7 @@ async function write(deps: SaveDeps, turn: Turn, image: MemoryImage, warm: boole
   }
 }
 
-/** Where the hypervisor cannot do that, the guest runs on to be saved without a copy. */
+/** If the hypervisor cannot do that, the guest runs on to be saved without a copy. */
 async function saveAndKeep(
   deps: SaveDeps,
   turn: Turn,

@@ -9,7 +9,7 @@ import { ReadIfChanged } from '../mechanics/read-if-changed.ts'
 import { type Manifest, readManifest } from './manifests.ts'
 
 export interface ImageHead {
-  /** Null where there is no file. */
+  /** Null if there is no file. */
   bytes: number | null
   magic: string
 }

@@ -7,7 +7,7 @@ import { isWarm, judge, type LookDeps, look, lookAtAll, type Situation } from '.
 /** For a guest that may be asleep. QEMU says it at once; one that hangs never does. */
 const asleepMs = 2_000
 
-/** What exists of one desktop now; undefined where nothing does and nothing ever did. */
+/** What exists of one desktop now; undefined if nothing does and nothing ever did. */
 export async function observe(deps: LookDeps, desktopId: DesktopId): Promise<Observation | undefined> {
   const seen = toObservation(deps, desktopId, await look(deps, desktopId))
   if (seen?.domain !== 'running' || !shouldRun(deps.journal.read(desktopId))) return seen

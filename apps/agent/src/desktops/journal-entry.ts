@@ -29,7 +29,7 @@ const stored = z.object({
   ready: z.boolean().default(false),
   /** In this turn a saved memory was spent, and its guest could not be saved again. */
   memoryLost: z.boolean(),
-  /** Whether a domain should be running; reported only where the hypervisor does not answer. */
+  /** Whether a domain should be running; reported only if the hypervisor does not answer. */
   running: z.boolean(),
   /** Memory images that must never be restored again, by file name. */
   spent: z.array(z.string()),

@@ -87,7 +87,7 @@ export class Journal {
     return this.#writer.hasReserve
   }
 
-  /** Makes the reserve whole; returns false where the disk has no space for it. */
+  /** Makes the reserve whole; returns false if the disk has no space for it. */
   refillReserve(): Promise<boolean> {
     return this.#writer.refillReserve()
   }
@@ -132,7 +132,7 @@ export class Journal {
     }))
   }
 
-  /** Records a change in this turn; `superseded` where a later turn was accepted meanwhile. */
+  /** Records a change in this turn; `superseded` if a later turn was accepted meanwhile. */
   note(pair: Pair & { desktopId: DesktopId }, note: Note, options: WriteOptions = {}): Promise<Entry> {
     return this.#change(pair.desktopId, options, (entry) => {
       if (comparePairs(pair, entry) < 0) refuse('superseded', 'a later request for this desktop was accepted')

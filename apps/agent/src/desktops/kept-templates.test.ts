@@ -48,7 +48,7 @@ test('a template is replaced only when no first wake is in the middle of it', as
   bench.failpoints.set('first-wake.after-copy', async () => {
     copied.resolve()
     await replaces.promise
-    // Where nothing held it back, the folder would be another one by now.
+    // If nothing held it back, the folder would be another one by now.
     for (let n = 0; n < 200; n++) await foldersOf(bench)
   })
   const { templates } = bench.driver

@@ -35,7 +35,7 @@ export interface MakeOptions {
   buildId: string
   /** It is a template once this has put it in its place. */
   place: (key: string) => Promise<Template>
-  /** Where it aborts, and the guest is ended, nothing is made, unless the guest is saved already. */
+  /** If it aborts, and the guest is ended, nothing is made, unless the guest is saved already. */
   signal: AbortSignal
 }
 

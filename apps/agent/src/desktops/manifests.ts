@@ -24,7 +24,7 @@ export const manifestSchema = z.object({
 })
 export type Manifest = z.infer<typeof manifestSchema>
 
-/** Undefined where there is none, or where it is not one of ours. It is read on this thread, as it is written. */
+/** Undefined if there is none, or if it is not one of ours. It is read on this thread, as it is written. */
 export function readManifest(path: string): Manifest | undefined {
   try {
     return manifestSchema.parse(JSON.parse(readFileSync(path, 'utf8')))

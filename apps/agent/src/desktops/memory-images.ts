@@ -148,7 +148,7 @@ export class MemoryImages {
     await syncPath(this.#folder).catch(unlessMissing)
   }
 
-  /** Throws `memory_image_damaged` where the file is not exactly what was saved, as far as size and header tell. */
+  /** Throws `memory_image_damaged` if the file is not exactly what was saved, as far as size and header tell. */
   verify(image: MemoryImage): void {
     const { bytes: saved } = image.manifest
     const { bytes, magic } = readHead(image.path)
@@ -157,7 +157,7 @@ export class MemoryImages {
     if (magic !== wholeMagic) refuseDamaged('its header is not that of a whole image')
   }
 
-  /** Compares the digest, where there is one. It may run beside the restore, which must not resume before it. */
+  /** Compares the digest, if there is one. It may run beside the restore, which must not resume before it. */
   async verifyDigest(image: MemoryImage, signal: AbortSignal): Promise<void> {
     if (!image.manifest.sha256) return
     if ((await digest(image.path, signal)) !== image.manifest.sha256) refuseDamaged('its digest differs')
@@ -175,7 +175,7 @@ export class MemoryImages {
     if (now) await this.#rewrite(now, { sha256 }, { synced: false })
   }
 
-  /** Runs `save` with `memoryMiB` of disk reserved for it; `host_disk_full` where there is not that much free. */
+  /** Runs `save` with `memoryMiB` of disk reserved for it; `host_disk_full` if there is not that much free. */
   async withSpaceFor<T>(memoryMiB: number, save: () => Promise<T>): Promise<T> {
     const need = memoryMiB * mib
     privateFolder(this.#folder)

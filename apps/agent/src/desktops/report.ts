@@ -5,7 +5,7 @@ export type SendReport = <N extends ReportName>(name: N, report: Report<N>) => v
 
 type Progress = Report<'operation.progress'>
 
-/** Reports which phase the fence's operation is in, and of how many bytes, where that is known. */
+/** Reports which phase the fence's operation is in, and of how many bytes, if that is known. */
 export function reportPhase(
   report: SendReport,
   { desktopId, operationId }: Fence,

@@ -16,7 +16,7 @@ export interface SilenceDeps extends LookDeps {
 /** A move or a save pauses a guest for less. */
 const pausedMs = 750
 const lookMs = 50
-/** For the look itself, where the hypervisor does not answer either. */
+/** For the look itself, if the hypervisor does not answer either. */
 const answerMs = 3_000
 const silences: ReadonlySet<RefusalCode> = new Set<RefusalCode>(['guest_unavailable', 'exec_interrupted'])
 const fullDisk = 'the desktop is paused because the disk of its host is full; retry later'

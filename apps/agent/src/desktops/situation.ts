@@ -121,7 +121,7 @@ export const holdsMemory = ({ domain }: Situation): boolean => domain !== undefi
 /** Records in journal and manifests that no image of the desktop may be restored again. Both are on the disk afterwards. */
 export async function spendAll(deps: LookDeps, turn: Turn, note: Parameters<Turn['note']>[0]): Promise<void> {
   const images = deps.memory.list(turn.fence.desktopId)
-  // Where the journal refuses, no manifest may say that its image was used.
+  // If the journal refuses, no manifest may say that its image was used.
   await turn.note({ ...note, spent: images.map(({ file }) => file) }, { syncLater: true })
   const unspent = images.filter(({ manifest }) => manifest.state !== 'spent')
   await together([turn.synced(), ...unspent.map((image) => deps.memory.spend(image))])

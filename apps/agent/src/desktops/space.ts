@@ -28,7 +28,7 @@ export class Space {
     this.#deps = deps
   }
 
-  /** Why the host can take no desktop now, and what to do; null where its disk has space. */
+  /** Why the host can take no desktop now, and what to do; null if its disk has space. */
   get problem(): string | null {
     const paused = this.#deps.watch.outOfSpace().length
     const remedy = 'destroy desktops, or give the host a larger disk'

@@ -31,7 +31,7 @@ const manifestSchema = z.object({
   guest: sealedGuest,
   disk: fileFacts,
   memory: fileFacts,
-  /** Only where the memory is mapped. */
+  /** Only if the memory is mapped. */
   devices: fileFacts.optional(),
   domain: fileFacts.optional(),
 })
@@ -49,7 +49,7 @@ const manifestName = 'manifest.json'
 const buildName = 'build'
 const makingSuffix = '.new'
 const goneSuffix = '.gone'
-/** For this user, and for QEMU's where the file has its group. */
+/** For this user, and for QEMU's if the file has its group. */
 const readOnly = 0o440
 /** QEMU opens the file for writing, and writes nothing. */
 const writable = 0o660

@@ -201,7 +201,7 @@ test('where one step of a first wake fails, the desktop boots only when no other
   }
   bench.parts.guests.introduce = () => Promise.reject(new Error('no keys could be made'))
   const waking = path(bench)
-  // Where nothing held it back, it would be awake by now.
+  // If nothing held it back, it would be awake by now.
   for (let n = 0; n < 200; n++) await foldersOf(bench)
   expect(faults.counts.startCold).toBe(1)
   release()

@@ -37,7 +37,7 @@ interface Making {
   key: string
   wish: TemplateWish
   buildId: string
-  /** Aborts where a desktop needs the memory of its guest. */
+  /** Aborts if a desktop needs the memory of its guest. */
   gaveWay: AbortController
   ended: Promise<void>
 }
@@ -132,7 +132,7 @@ export class Templates {
     return template && template.diskGiB <= diskGiB ? template : undefined
   }
 
-  /** It is there, with all its files, while the work runs; undefined where it was removed meanwhile. */
+  /** It is there, with all its files, while the work runs; undefined if it was removed meanwhile. */
   async using<T>(template: Template, work: () => Promise<T>): Promise<T | undefined> {
     return this.#use.shared(async () => {
       if (this.#usable.get(template.key) !== template) return undefined
@@ -141,7 +141,7 @@ export class Templates {
     })
   }
 
-  /** A copy of it has not become a desktop. Where it was removed or replaced meanwhile, that tells nothing. */
+  /** A copy of it has not become a desktop. If it was removed or replaced meanwhile, that tells nothing. */
   async failed(template: Template): Promise<void> {
     const { key } = template
     if (this.#usable.get(key) !== template || this.#countFailure(key) < maxFailures) return
@@ -158,7 +158,7 @@ export class Templates {
     this.#begin(spec, false, ({ templates }) => templates.traits(desktopId, spec))
   }
 
-  /** Desktops like this are expected. Does nothing where the host does not have their image. Returns at once. */
+  /** Desktops like this are expected. Does nothing if the host does not have their image. Returns at once. */
   wantAhead(manifestDigest: string, spec: DesktopSpec): void {
     this.#begin(spec, true, ({ templates }) => templates.traitsOfImage(manifestDigest, spec))
   }
@@ -254,7 +254,7 @@ export class Templates {
   }
 
   /**
-   * To be called every second, and before a guest of that size starts: the guest of a template that is being made ends where it has
+   * To be called every second, and before a guest of that size starts: the guest of a template that is being made ends if it has
    * memory that placement has given to desktops, or that they use. Never throws.
    */
   async giveWay(besideMiB = 0): Promise<void> {

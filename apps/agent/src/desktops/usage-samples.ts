@@ -44,6 +44,6 @@ export class UsageSamples {
   }
 }
 
-/** Zero where either is not known, and after a restart of the counter. */
+/** Zero if either is not known, and after a restart of the counter. */
 const risen = (before: number | undefined, now: number | undefined): number =>
   before === undefined || now === undefined ? 0 : Math.max(0, now - before)

@@ -76,7 +76,7 @@ async function responds({ driver, log }: WakeDeps, desktopId: DesktopId): Promis
     await driver.isKept(desktopId)
     return true
   } catch (error) {
-    // Where libvirt does not answer, nobody knows whether the copy has run since its save. The wake is retried.
+    // If libvirt does not answer, nobody knows whether the copy has run since its save. The wake is retried.
     if (!(error instanceof Refusal) || error.code === 'host_unreachable') throw error
     log.warn({ err: error, desktopId }, 'a warm copy has failed; the saved memory is restored')
     return false
@@ -94,7 +94,7 @@ async function isReady(deps: WakeDeps, turn: Turn, resumedFrom: ResumedFrom, dea
   const maxTries = resumedFrom === 'memory' ? 1 : Infinity
   const command = { ...turn.fence, ...readiness, maxTries, deadline }
   const ready = await becomesReady(deps, command, turn.signal).catch((error) => explain(deps, turn, error))
-  // Not synced: where it is lost, the command is tried again.
+  // Not synced: if it is lost, the command is tried again.
   if (ready) await turn.note({ ready }, { unsynced: true })
   return ready
 }
@@ -204,7 +204,7 @@ async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await deps.driver.startCold(spec, markOf(deps, turn.fence))
-  // Not synced: where it is lost, the next boot reports that it came from the image.
+  // Not synced: if it is lost, the next boot reports that it came from the image.
   await turn.note({ disk: 'used' }, { unsynced: true })
   await failpoints.hit('wake.after-resume')
   return wokeFrom

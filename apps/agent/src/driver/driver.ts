@@ -18,7 +18,7 @@ export interface Domain {
   /** As the hypervisor reports it. */
   reason: string | null
   /**
-   * What has paused it, where no work of the host is in progress. `space`: its disk could not grow, and it continues when it is
+   * What has paused it, if no work of the host is in progress. `space`: its disk could not grow, and it continues when it is
    * resumed and there is space. `suspended`: its guest has put itself to sleep. Null unless its state is `paused`.
    */
   pause: NonNullable<Observation['pause']> | null
@@ -37,7 +37,7 @@ export interface DriverFacts {
 
 /** Guests of running domains that have put themselves to sleep: they answer nothing until they are woken. */
 export interface GuestSleep {
-  /** False where that cannot be seen. */
+  /** False if that cannot be seen. */
   isAsleep(desktopId: DesktopId): Promise<boolean>
   /** Does nothing to a guest that is not asleep. */
   wake(desktopId: DesktopId): Promise<void>
@@ -51,7 +51,7 @@ export interface SavedBy {
   machine: string
 }
 
-/** What a guest has used since its process started; a part is undefined where that is not known. */
+/** What a guest has used since its process started; a part is undefined if that is not known. */
 export interface GuestUsage {
   /** Time that its virtual processors have run or waited for a processor. */
   processorMs: number | undefined
@@ -73,7 +73,7 @@ export type SaveProgress = (doneBytes: number, totalBytes: number) => void
 
 /**
  * Every call may be repeated. An expected failure is thrown as a `Refusal`: `hypervisor_failed`, `host_disk_full`,
- * `image_unavailable`, `memory_image_damaged`, or `host_unreachable` where the hypervisor does not answer; the outcome is
+ * `image_unavailable`, `memory_image_damaged`, or `host_unreachable` if the hypervisor does not answer; the outcome is
  * then unknown.
  */
 export interface Driver {
@@ -100,7 +100,7 @@ export interface Driver {
   isKept(desktopId: DesktopId): Promise<boolean>
   /** Resumes a paused domain, also one that `saveAndKeep` has left. */
   resumeKept(desktopId: DesktopId): Promise<void>
-  /** How much of the host's memory its process holds; undefined where that is not known. */
+  /** How much of the host's memory its process holds; undefined if that is not known. */
   residentMiB(desktopId: DesktopId): Promise<number | undefined>
   /** Makes a paused domain with the memory of `path`; no vCPU has run. */
   restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void>
@@ -109,24 +109,24 @@ export interface Driver {
   resume(desktopId: DesktopId): Promise<void>
   suspend(desktopId: DesktopId): Promise<void>
   setMark(mark: Mark): Promise<void>
-  /** Ends the process at once and removes the definition; does nothing where there is neither. */
+  /** Ends the process at once and removes the definition; does nothing if there is neither. */
   kill(desktopId: DesktopId): Promise<void>
   /** Resolves when no save is in progress, including one that an earlier agent process began. */
   jobEnded(desktopId: DesktopId): Promise<void>
-  /** Ends a save or restore in progress; does nothing where there is none. */
+  /** Ends a save or restore in progress; does nothing if there is none. */
   abortJob(desktopId: DesktopId): Promise<void>
 
   /** How much all disks together can still grow. */
   freeDiskBytes(): Promise<number>
   disks(): Promise<DesktopId[]>
   hasDisk(desktopId: DesktopId): Promise<boolean>
-  /** Makes an overlay on the image, whole or not at all; on the one with that manifest where one is named. */
+  /** Makes an overlay on the image, whole or not at all; on the one with that manifest if one is named. */
   makeDisk(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void>
   removeDisk(desktopId: DesktopId): Promise<void>
 
   /** The images of this host. */
   readonly images: ImageStore
-  /** The folders of the images that disks stand on. Throws where one cannot be read. */
+  /** The folders of the images that disks stand on. Throws if one cannot be read. */
   imageFoldersInUse(): Promise<Set<string>>
 
   /** Its part in moves between hosts. */
@@ -135,7 +135,7 @@ export interface Driver {
   /** Its part in templates, from which desktops are first woken. */
   readonly templates: TemplateDriver
 
-  /** When its image counts a guest as ready; undefined where the image does not say. */
+  /** When its image counts a guest as ready; undefined if the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
   /** The address that its guest has to request, once: its memory came from a host where it had another one. */
   newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined>

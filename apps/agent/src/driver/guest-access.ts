@@ -9,7 +9,7 @@ export interface GuestAddress {
   ip: string
 }
 
-/** Calls the guest agent. Throws a `guest_unavailable` refusal where it cannot be reached, AgentRefused where it refuses. */
+/** Calls the guest agent. Throws a `guest_unavailable` refusal if it cannot be reached, AgentRefused if it refuses. */
 export type AgentCall = (execute: string, args?: Record<string, unknown>) => Promise<unknown>
 
 export class AgentRefused extends Error {
@@ -32,9 +32,9 @@ export interface WakeNews {
 export interface GuestAccess {
   agent: AgentCall
   activity: GuestActivity
-  /** Where the guest's SSH server listens now; undefined where it has none. */
+  /** Where the guest's SSH server listens now; undefined if it has none. */
   sshAddress: () => Promise<SshAddress | undefined>
-  /** The socket of the port on which a program in the guest waits for `WakeNews`; undefined where its domain has none. */
+  /** The socket of the port on which a program in the guest waits for `WakeNews`; undefined if its domain has none. */
   wakeSocket: () => Promise<string | undefined>
 }
 

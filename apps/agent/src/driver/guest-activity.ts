@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export interface GuestActivity {
   /** Whether its process was stopped from outside: then nothing in it continues until it is resumed. */
   frozen(): boolean
-  /** Whether the guest runs or wants to, over the next `overMs`. False where that is not known. */
+  /** Whether the guest runs or wants to, over the next `overMs`. False if that is not known. */
   busy(overMs: number): Promise<boolean>
-  /** Whether it wants neither a processor nor the disk over that time. False where that is not known. */
+  /** Whether it wants neither a processor nor the disk over that time. False if that is not known. */
   idle(overMs: number): Promise<boolean>
 }
 

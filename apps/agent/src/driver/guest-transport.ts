@@ -25,7 +25,7 @@ export interface GuestTransport {
   setTime(): Promise<void>
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
-  /** Starts a script of ours that answers what it is sent; undefined where that cannot be had at once. */
+  /** Starts a script of ours that answers what it is sent; undefined if that cannot be had at once. */
   converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>
@@ -39,11 +39,11 @@ export interface GuestTransport {
   createArchive(path: string, owner: string | null): Promise<FileUpload>
   /** Prepares, measures, places or drops an upload. */
   uploadStep(command: UploadCommand): Promise<UploadResult>
-  /** Opens an upload's temporary file at its end; `upload_offset` where that is not the offset. */
+  /** Opens an upload's temporary file at its end; `upload_offset` if that is not the offset. */
   appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend>
   /** A page of the entries of a folder. */
   listEntries(request: EntriesRequest): Promise<ListEntriesResult>
-  /** Makes the change, or has the guest end it after the timeout. Returns the entry; null where it was removed. */
+  /** Makes the change, or has the guest end it after the timeout. Returns the entry; null if it was removed. */
   changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null>
 }
 

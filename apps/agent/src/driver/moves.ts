@@ -1,4 +1,4 @@
-// The hypervisor's part in moves between hosts. Mechanical like the rest of the driver: what moves, when, and where it runs in
+// The hypervisor's part in moves between hosts. Mechanical like the rest of the driver: what moves, when, and if it runs in
 // the end is decided above. What the other host sends is checked here before the hypervisor gets it.
 import type { Duplex } from 'node:stream'
 import type { DesktopId, DesktopSpec, MoveTraits } from '@dormouse/contract'
@@ -19,11 +19,11 @@ export interface Leaving {
   /** For the new host's `enter`. */
   readonly handoff: string
   /**
-   * Sends disks and memory. When it returns, the guest is paused here with all that it has. Where it fails, and when `signal`
+   * Sends disks and memory. When it returns, the guest is paused here with all that it has. If it fails, and when `signal`
    * aborts, the guest runs on by itself, and this is of no use any more.
    */
   send(handoff: string, give: GiveStream, signal: AbortSignal): Promise<string>
-  /** How far `send` has come; undefined where that is not known. */
+  /** How far `send` has come; undefined if that is not known. */
   progress(): Promise<MoveProgress | undefined>
   /** Ends the desktop here. */
   confirm(handoff: string): Promise<void>
@@ -50,7 +50,7 @@ export interface Moves {
   traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>>
   /** Whether this host has an image with the same files. */
   hasImage(imageDigest: string): Promise<boolean>
-  /** Why this host cannot take it, whatever images it has; null where it can. */
+  /** Why this host cannot take it, whatever images it has; null if it can. */
   misfit(traits: MoveTraits): Promise<string | null>
   leave(desktopId: DesktopId): Promise<Leaving>
   /** Makes a new disk on this host's copy of the image, and a domain that waits for disk and memory. */
@@ -65,7 +65,7 @@ export interface Moves {
   diskBytes(desktopId: DesktopId): Promise<number>
   /** Where a disk that is copied to this host is written until it is whole. */
   arrivingDiskPath(desktopId: DesktopId): Promise<string>
-  /** Checks that file, puts it on this host's copy of the image and in place, synced. Does nothing where that was done. */
+  /** Checks that file, puts it on this host's copy of the image and in place, synced. Does nothing if that was done. */
   adoptDisk(arrival: Arrival): Promise<void>
   /** Refuses a saved memory that would open anything on this host but what belongs to the desktop. */
   requireHarmless(arrival: Arrival, memoryPath: string): Promise<void>
@@ -75,6 +75,6 @@ export interface Arrival {
   spec: DesktopSpec
   mark: Mark
   imageDigest: string
-  /** False where its disk may still have the size of the template with which it began. */
+  /** False if its disk may still have the size of the template with which it began. */
   furnished: boolean
 }

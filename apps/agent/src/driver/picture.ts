@@ -72,7 +72,7 @@ export async function readPpm(stream: Readable): Promise<ScreenPixels> {
   return picture && at === picture.pixels.byteLength ? picture : refuseBroken()
 }
 
-/** Undefined where more bytes are needed. */
+/** Undefined if more bytes are needed. */
 function headOf(bytes: Buffer): { width: number; height: number; length: number } | undefined {
   const found = /^P6\s(?:#.*\n)*(\d{1,9})\s+(\d{1,9})\s+255\s/.exec(bytes.toString('latin1', 0, headBytes))
   if (!found) return undefined

@@ -5,7 +5,7 @@ import type { Readiness } from '../images/images.ts'
 import type { GuestAddress } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 
-/** What a saved boot depends on. Where any of it differs, another template is needed. */
+/** What a saved boot depends on. If any of it differs, another template is needed. */
 export interface TemplateTraits {
   /** The digest of the image's manifest. */
   image: string
@@ -20,13 +20,13 @@ export interface TemplateTraits {
 }
 
 /**
- * How desktops get a template's memory: each a copy of a saved memory; or all map one file, each privately. Where QEMU can
+ * How desktops get a template's memory: each a copy of a saved memory; or all map one file, each privately. If QEMU can
  * open such a file only for writing, a guest that escapes could change the memory of all others.
  */
 export const templateMemory = ['copied', 'mapped-read-only', 'mapped-writable'] as const
 export type TemplateMemory = (typeof templateMemory)[number]
 
-/** The files of a template in its folder. The last two are there only where the memory is mapped. */
+/** The files of a template in its folder. The last two are there only if the memory is mapped. */
 export const templateFiles = { disk: 'disk.qcow2', memory: 'memory', devices: 'devices', domain: 'domain.xml' } as const
 
 /** A template as desktops begin with it. */
@@ -42,9 +42,9 @@ export interface TemplateGuest {
 }
 
 export interface TemplateDriver {
-  /** Of a desktop whose disk exists; undefined where a copy of its guest could not be given an identity. */
+  /** Of a desktop whose disk exists; undefined if a copy of its guest could not be given an identity. */
   traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined>
-  /** Of desktops that are made of the image with that name and manifest; undefined also where this host does not have it. */
+  /** Of desktops that are made of the image with that name and manifest; undefined even if this host does not have it. */
   traitsOfImage(manifestDigest: string, spec: DesktopSpec): Promise<TemplateTraits | undefined>
   /** Whether this host has the image with that manifest. */
   hasImage(manifestDigest: string): Promise<boolean>
@@ -56,7 +56,7 @@ export interface TemplateDriver {
   domain(buildId: string): Promise<TemplateGuest | undefined>
   /** Writes its memory into its folder and ends it: it never runs again. Disk and memory are then as they belong together. */
   save(buildId: string, folder: string, traits: TemplateTraits): Promise<void>
-  /** Ends it, where it still runs, and removes what it had outside its folder. */
+  /** Ends it, if it still runs, and removes what it had outside its folder. */
   end(buildId: string): Promise<void>
   /** Ends those of all templates. */
   endAll(): Promise<void>
@@ -69,6 +69,6 @@ export interface TemplateDriver {
   emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
   /** Makes the disk of a running copy as large as its own desktop's is. Whether it has grown just now. */
   growDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<boolean>
-  /** Gives a running copy its port on the network. The address that its guest has to request; undefined where there is no network. */
+  /** Gives a running copy its port on the network. The address that its guest has to request; undefined if there is no network. */
   plug(desktopId: DesktopId): Promise<GuestAddress | undefined>
 }

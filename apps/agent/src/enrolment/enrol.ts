@@ -20,7 +20,7 @@ const longestPauseMs = 5_000
 const attemptTimeoutMs = 10_000
 const maxAnswerBytes = 64 * 1024
 
-/** The host's identity. Enrols where there is none yet, and waits for a control plane that is unavailable. */
+/** The host's identity. Enrols if there is none yet, and waits for a control plane that is unavailable. */
 export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   const stored = await loadIdentity(enrolment.stateDir)
   requireSafe(enrolment.controlPlanes, enrolment)

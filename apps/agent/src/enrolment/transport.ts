@@ -24,7 +24,7 @@ export interface Transport {
 
 const remedy = 'use https://, or set DORMOUSE_AGENT_ALLOW_HTTP=true if only trusted machines are on the path'
 
-/** Throws where one of these addresses may not be used. */
+/** Throws if one of these addresses may not be used. */
 export function requireSafe(urls: readonly string[], { allowHttp }: Transport): void {
   const exposed = urls.find(isExposed)
   if (exposed && !allowHttp)

@@ -88,7 +88,7 @@ async function kill(call: AgentCall, pid: number): Promise<void> {
   await before(performance.now() + commandLimits.killWaitMs, killing)
 }
 
-/** Whether the command has ended; undefined where the guest does not answer. */
+/** Whether the command has ended; undefined if the guest does not answer. */
 async function tryKill(call: AgentCall, pid: number): Promise<boolean | undefined> {
   try {
     if (!(await runIfSpace(call, killScript(pid)))) return false
@@ -99,7 +99,7 @@ async function tryKill(call: AgentCall, pid: number): Promise<boolean | undefine
   }
 }
 
-/** False where the guest has no space to run the script: a command may have filled it up. */
+/** False if the guest has no space to run the script: a command may have filled it up. */
 async function runIfSpace(call: AgentCall, script: string): Promise<boolean> {
   try {
     await runScript(call, script)

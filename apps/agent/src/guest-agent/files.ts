@@ -112,7 +112,7 @@ export async function openRangeThroughAgent(
   return { head, ...(await partOf(call, download, sent)) }
 }
 
-/** The file from its first byte on, for so long; nothing of it where that is null. */
+/** The file from its first byte on, for so long; nothing of it if that is null. */
 async function partOf(call: AgentCall, file: AgentDownload, sent: RangeHead['sent']): Promise<FileDownload> {
   let left = sent?.length ?? 0
   try {
@@ -130,7 +130,7 @@ async function partOf(call: AgentCall, file: AgentDownload, sent: RangeHead['sen
   return { read, close: file.close }
 }
 
-/** Removes an unfinished file; in the background where the guest does not answer now. */
+/** Removes an unfinished file; in the background if the guest does not answer now. */
 async function abandon(call: AgentCall, place: Place): Promise<void> {
   if (await unlessRefused(runScript(call, abandonScript(place)))) return
   const remove = () => unlessRefused(runScript(call, removeScript(place)))

@@ -99,7 +99,7 @@ describe.each(shells)('under %s', (shell) => {
     const { exec } = guest()
     const result = await exec('sleep 300 & echo $!')
     expect(result).toMatchObject({ exitCode: 0, stdoutTruncated: false })
-    // Throws where that process has ended.
+    // Throws if that process has ended.
     process.kill(Number(result.stdout))
   })
 

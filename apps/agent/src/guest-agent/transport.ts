@@ -1,5 +1,5 @@
 // A guest through QEMU's guest agent, which takes one call at a time. It is the only transport of images that have no SSH
-// server, and stands in for SSH where there is no connection.
+// server, and stands in for SSH if there is no connection.
 import {
   type EntryChange,
   type ExecCommand,

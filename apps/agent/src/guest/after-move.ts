@@ -11,7 +11,7 @@ export async function catchUp(deps: AddressDeps, desktopId: DesktopId, generatio
   await requestNewAddress(deps, desktopId, generation)
 }
 
-/** Adds the time for which the guest was paused. Never throws: where it fails, the guest's clock is late by that. */
+/** Adds the time for which the guest was paused. Never throws: if it fails, the guest's clock is late by that. */
 export async function setClock(deps: AddressDeps, desktopId: DesktopId): Promise<void> {
   try {
     // It answers when its clock is set.

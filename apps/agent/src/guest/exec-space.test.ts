@@ -1,5 +1,5 @@
 // Guarantee: the space of the execs in a guest is bounded, and what ended first makes way. The index of those that have ended
-// only saves work: where it is wrong, of another boot or damaged, nothing that runs is removed, and nothing is counted twice.
+// only saves work: if it is wrong, of another boot or damaged, nothing that runs is removed, and nothing is counted twice.
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,

@@ -1,4 +1,4 @@
-// Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed where it
+// Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed if it
 // is missing. What may be repeated is asked of one that waits in the guest, if any. Keeps nothing but where the supervisor
 // was, so it survives a restart of this process.
 import {
@@ -133,7 +133,7 @@ export class GuestExecs {
     return answer === undefined ? this.operate(guest, target, args, options) : answerOf(answer)
   }
 
-  /** Runs an operation of the supervisor; where there is none, after its installation. */
+  /** Runs an operation of the supervisor; if there is none, after its installation. */
   async operate(
     guest: GuestTransport,
     target: Target,
@@ -144,7 +144,7 @@ export class GuestExecs {
     try {
       return await runIn(guest, target, known, args, options)
     } catch (error) {
-      // Also where the command's own folder is missing, or the program is not one that runs here.
+      // Even if the command's own folder is missing, or the program is not one that runs here.
       if (!(error instanceof Refusal) || error.code !== 'command_not_run') throw error
       if (await works(guest, target, known)) throw error
       return runIn(guest, target, await this.#install(guest, target), args, options)
@@ -190,7 +190,7 @@ async function works(guest: GuestTransport, target: Target, place: string): Prom
   return (await ifInstalled(runIn(guest, target, place, ['check'])))?.[0] === 'ready'
 }
 
-/** Undefined where the guest has no such program. */
+/** Undefined if the guest has no such program. */
 async function ifInstalled(running: Promise<string[]>): Promise<string[] | undefined> {
   try {
     return await running

@@ -7,8 +7,8 @@ export interface Guests {
   /** The guest of a desktop, whether or not it runs. */
   guest(desktopId: DesktopId): GuestTransport
   /**
-   * Tells a guest whose memory was restored the time, new randomness and the news. Answers whether it has a program for that;
-   * throws `guest_unavailable` where that does not answer in time or fails. It may be told again.
+   * Tells a guest whose memory was restored the time, new randomness and the news. Returns whether it has a program for that;
+   * throws `guest_unavailable` if that does not answer in time or fails. It may be told again.
    */
   tell(desktopId: DesktopId, news?: WakeNews): Promise<boolean>
   /** The guest of a template, by its agent alone: the host keeps nothing about it. */

@@ -21,7 +21,7 @@ interface Target {
 
 const answerMs = 60_000
 
-/** Never throws: where it fails, the guest agent serves the guest. It has no network until it requests the address by itself. */
+/** Never throws: if it fails, the guest agent serves the guest. It has no network until it requests the address by itself. */
 export async function requestNewAddress(deps: AddressDeps, desktopId: DesktopId, generation: number): Promise<void> {
   const { driver, log } = deps
   try {

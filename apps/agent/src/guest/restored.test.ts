@@ -12,7 +12,7 @@ interface Given {
   wake?: () => Promise<void>
 }
 
-/** After how many seconds it is given up, of at most two minutes; undefined where it is not. */
+/** After how many seconds it is given up, of at most two minutes; undefined if it is not. */
 async function givenUpAfter({ share, frozen = false, wake = async () => undefined }: Given) {
   let seconds = 0
   const guest = new RestoredGuest(

@@ -1,4 +1,4 @@
-// Asks a supervisor that waits in the guest, where the transport has streams: an operation then starts no program there. It is
+// Asks a supervisor that waits in the guest, if the transport has streams: an operation then starts no program there. It is
 // started when operations follow each other, and ends when none does. Who gets no answer here runs the operation as a command.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Conversation, GuestTransport } from '../driver/guest-transport.ts'
@@ -25,7 +25,7 @@ const probe = { args: ['get', '-'], timeoutSecs: 20 }
 export class ServedExecs {
   readonly #servers = new Map<DesktopId, Server>()
 
-  /** The answer of the supervisor that waits; undefined where none does, or it is lost: the request may have been served. */
+  /** The answer of the supervisor that waits; undefined if none does, or it is lost: the request may have been served. */
   async ask({ desktopId, generation }: Target, request: Request): Promise<string | undefined> {
     const server = this.#servers.get(desktopId)
     if (server?.generation !== generation || !server.isReady) return undefined
@@ -81,7 +81,7 @@ class Server {
     else this.#giveUp()
   }
 
-  /** Undefined where it is lost before it answers; `guest_deadline` where it does not answer in time. */
+  /** Undefined if it is lost before it answers; `guest_deadline` if it does not answer in time. */
   async ask({ args, input, timeoutSecs }: Request): Promise<string | undefined> {
     const tag = ++this.#lastTag
     const { promise, resolve } = Promise.withResolvers<string | undefined>()

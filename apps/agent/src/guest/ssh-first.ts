@@ -1,4 +1,4 @@
-// A guest over its SSH connection, or through its guest agent where there is none. The agent also sets the clock and
+// A guest over its SSH connection, or through its guest agent if there is none. The agent also sets the clock and
 // exchanges the SSH keys. What one transport may have started is never started again over the other.
 import type {
   EntryChange,

@@ -1,5 +1,5 @@
 // Guarantee: a watch prints each change of a folder, also of what is new below it, keeps it for a reader who comes later, and
-// ends with a reason where it cannot follow. The real program runs here, on this machine, as in a guest.
+// ends with a reason if it cannot follow. The real program runs here, on this machine, as in a guest.
 import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,

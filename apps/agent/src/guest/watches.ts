@@ -55,7 +55,7 @@ export class GuestWatches {
     try {
       const printed = await this.#read(guest, request, offset, waitMs ?? 0)
       const missed = printed.from !== offset
-      // The first line is cut where some were dropped before it.
+      // The first line is cut if some were dropped before it.
       const cut = missed ? printed.bytes.indexOf('\n') + 1 : 0
       const { changes, bytes } = parseChanges(printed.bytes.subarray(cut))
       const isAll = printed.bytes.length < watchReadMaxBytes

@@ -1,5 +1,5 @@
 // Removes fetched images that nothing uses when the disk is short, the one that was used longest ago first. What a disk stands
-// on is looked up, never guessed: where it cannot be found out, nothing is removed.
+// on is looked up, never guessed: if it cannot be found out, nothing is removed.
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { eachDone, type Failpoints, type Log } from '@dormouse/process'
@@ -11,7 +11,7 @@ import type { ImageStore } from './store.ts'
 
 export interface EvictionOptions {
   store: ImageStore
-  /** The folders of the images that disks on this host stand on. Throws where that is not known. */
+  /** The folders of the images that disks on this host stand on. Throws if that is not known. */
   foldersInUse(): Promise<Set<string>>
   /** The names of images for which a disk is being made, also by an agent that has died meanwhile. */
   namesInUse(): Set<string>

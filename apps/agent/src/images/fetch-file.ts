@@ -13,7 +13,7 @@ import type { ImageSource, OpenedFile } from './sources.ts'
 export interface FetchFileOptions {
   source: ImageSource
   limits: ProgressLimits
-  /** `bytes` more of the file are here; negative where the file begins again. */
+  /** `bytes` more of the file are here; negative if the file begins again. */
   progress(bytes: number): void
   /** Called in the middle of the file, for tests. */
   halfway(): Promise<void>
@@ -71,7 +71,7 @@ class PartOfFile {
     return this.#at === this.#wanted.size && this.#hash.copy().digest('hex') === this.#wanted.sha256
   }
 
-  /** Reads what is here. Answers whether that is anything. */
+  /** Reads what is here. Returns whether that is anything. */
   async takeUp(): Promise<boolean> {
     const { size } = await this.#file.stat()
     if (size > this.#wanted.size) await this.#file.truncate(0)
@@ -112,7 +112,7 @@ class PartOfFile {
     }
   }
 
-  /** Reads over one connection until the file is whole; throws where the connection ends before that. */
+  /** Reads over one connection until the file is whole; throws if the connection ends before that. */
   async #readOn(signal: AbortSignal, deadline: ProgressDeadline): Promise<void> {
     const connection = new AbortController()
     const silence = setTimeout(

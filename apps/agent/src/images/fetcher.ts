@@ -28,7 +28,7 @@ export type FetchProgress = (doneBytes: number, totalBytes: number) => void
 
 export interface FetcherOptions {
   store: ImageStore
-  /** Removes unused images until so many bytes are free; answers whether they are. */
+  /** Removes unused images until so many bytes are free; returns whether they are. */
   makeSpace(bytes: number): Promise<boolean>
   failpoints: Failpoints
   log: Log
@@ -96,7 +96,7 @@ export class ImageFetcher {
   }
 
   /**
-   * The image, fetched where it is not here. Joins a fetch in progress. Where `signal` aborts, the fetch goes on. Refuses with
+   * The image, fetched if it is not here. Joins a fetch in progress. If `signal` aborts, the fetch goes on. Refuses with
    * `image_not_fetched` or `host_disk_full`.
    */
   async ensure(ref: ImageRef, signal: AbortSignal, progress: FetchProgress = () => undefined): Promise<Image> {

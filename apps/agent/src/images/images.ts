@@ -40,7 +40,7 @@ export interface Image {
   disk: string
   virtualBytes: number
   cmdline: string
-  /** What two hosts compare, whatever the image is called on each; undefined where its manifest has no digests. */
+  /** What two hosts compare, whatever the image is called on each; undefined if its manifest has no digests. */
   digest: string | undefined
   /** SHA-256 of its manifest: what it was registered with. */
   manifestDigest: string
@@ -54,7 +54,7 @@ export interface Image {
   wakePort: boolean
   /** Which characters the keys of its guests type, such as `us`. Images before this field have an American layout. */
   keyboardLayout: string
-  /** Undefined where every guest that answers is ready. */
+  /** Undefined if every guest that answers is ready. */
   ready: Readiness | undefined
 }
 
@@ -88,7 +88,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
   return text === undefined ? undefined : readManifest(folder, text)
 }
 
-/** The image in that folder by the text of its manifest; undefined where that is not an image's. */
+/** The image in that folder by the text of its manifest; undefined if that is not an image's. */
 export function readManifest(folder: string, text: string): Image | undefined {
   const parsed = manifestSchema.safeParse(parseJson(text))
   if (!parsed.success) return undefined

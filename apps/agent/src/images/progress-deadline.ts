@@ -3,7 +3,7 @@
 export interface ProgressLimits {
   /** A connection without a byte for this long is given up, and another one is tried. */
   silenceMs: number
-  /** The whole work ends where a window brings less than this many bytes. */
+  /** The whole work ends if a window brings less than this many bytes. */
   windowMs: number
   minBytesPerWindow: number
   /** The longest pause between two tries. */
@@ -17,7 +17,7 @@ export const usualLimits: ProgressLimits = {
   maxPauseMs: 5_000,
 }
 
-/** Counts progress, and aborts its signal where that is too little. */
+/** Counts progress, and aborts its signal if that is too little. */
 export class ProgressDeadline {
   readonly #controller = new AbortController()
   readonly #timer: NodeJS.Timeout

@@ -10,7 +10,7 @@ export interface FoundManifest {
   digest: string
 }
 
-/** Refuses with `image_not_fetched` where it is not there, or does not come within `timeoutMs`. */
+/** Refuses with `image_not_fetched` if it is not there, or does not come within `timeoutMs`. */
 export async function fetchManifest(
   source: ImageSource,
   signal: AbortSignal,

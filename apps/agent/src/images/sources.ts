@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { refuse } from '@dormouse/contract'
 import { type Response, request } from '@dormouse/process'
 
-/** Bytes of a file, from `from` on. That is zero where the server cannot send a part of a file. */
+/** Bytes of a file, from `from` on. That is zero if the server cannot send a part of a file. */
 export interface OpenedFile {
   from: number
   bytes: AsyncIterable<Uint8Array>

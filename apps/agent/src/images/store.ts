@@ -6,7 +6,7 @@ import { SharedLock } from '../mechanics/shared-lock.ts'
 import { findImage, type Image, listImages } from './images.ts'
 
 export interface ImageStoreFolders {
-  /** The operator's folder; undefined where there is none. */
+  /** The operator's folder; undefined if there is none. */
   given: string | undefined
   /** The agent's own. */
   fetched: string
@@ -39,7 +39,7 @@ export class ImageStore {
     return found.flat().filter((one): one is { name: string; image: Image } => one.image !== undefined)
   }
 
-  /** The image of that version, with that manifest where one is named. */
+  /** The image of that version, with that manifest if one is named. */
   async find(version: string, manifestDigest?: string): Promise<Image | undefined> {
     for (const folder of this.#folders) {
       const image = await findImage(folder, version)

@@ -17,7 +17,7 @@ const askMs = 5_000
 /** A text that no program has asked for is offered again after each of these times. */
 const againMs = [300, 1_000, 2_000, 4_000, 8_000]
 
-/** Throws where the guest has no clipboard to share. */
+/** Throws if the guest has no clipboard to share. */
 export async function requireClipboard(driver: ClipboardDriver, desktopId: DesktopId): Promise<void> {
   const { clipboard } = await driver.keyboard(desktopId)
   if (!clipboard || !(await isConnectedInTime(driver, desktopId))) refuse('clipboard_unavailable')
@@ -47,7 +47,7 @@ async function repeat(clipboard: RfbClipboard, offer: number): Promise<void> {
   }
 }
 
-/** The text that was copied last; null where the session has seen none. */
+/** The text that was copied last; null if the session has seen none. */
 export async function readFrom(session: RfbSession): Promise<{ text: string | null; truncated: boolean }> {
   const text = (await session.clipboard.read(askMs)) ?? null
   if (text === null) return { text, truncated: false }

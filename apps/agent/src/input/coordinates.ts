@@ -1,7 +1,7 @@
 // Scales the coordinates of a batch to the screen, and divides a pointer's path into steps. Pure.
 import type { Point, Size } from '@dormouse/contract'
 
-/** The pixel of the screen that is meant by one of the space; undefined where that is outside. Never clamped. */
+/** The pixel of the screen that is meant by one of the space; undefined if that is outside. Never clamped. */
 export function onScreen({ x, y }: Point, space: Size, screen: Size): Point | undefined {
   if (x >= space.width || y >= space.height) return undefined
   return { x: scaled(x, space.width, screen.width), y: scaled(y, space.height, screen.height) }

@@ -9,7 +9,7 @@ const placesMax = 32
 const pointerPixels = 40
 const pathMax = 256
 /**
- * Where nothing but the pointer has changed, the program may be about to answer. A guest that is slow to draw its pointer is slow to
+ * If nothing but the pointer has changed, the program may be about to answer. A guest that is slow to draw its pointer is slow to
  * answer, too.
  */
 const pointerQuiet = { times: 8, leastMs: 500, mostMs: 3_000 }

@@ -19,7 +19,7 @@ export class Framebuffer {
     this.bytes = Buffer.alloc(width * height * pixelBytes)
   }
 
-  /** Takes a rectangle of pixels; returns the smallest region that differs from before, undefined where nothing does. */
+  /** Takes a rectangle of pixels; returns the smallest region that differs from before, undefined if nothing does. */
   put({ x, y, width, height }: Region, pixels: Buffer): Region | undefined {
     const changed = { left: width, right: -1, top: -1, bottom: -1 }
     for (let row = 0; row < height; row++) {

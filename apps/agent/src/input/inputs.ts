@@ -117,7 +117,7 @@ export class Inputs {
   }
 
   /**
-   * The screen as it is now, or as soon as it is as the caller waits for it, within `maxMs` in all. Where `after` is given, both
+   * The screen as it is now, or as soon as it is as the caller waits for it, within `maxMs` in all. If `after` is given, both
    * waits begin with a change from that sequence. `picture` gets the session then. What is returned is the screen as it is when that
    * calls `see`.
    */
@@ -153,7 +153,7 @@ export class Inputs {
     })
   }
 
-  /** The text that was copied last in the guest or by this agent; null where none was seen. */
+  /** The text that was copied last in the guest or by this agent; null if none was seen. */
   async readClipboard(desktopId: DesktopId): Promise<{ text: string | null; truncated: boolean }> {
     await requireClipboard(this.#driver, desktopId)
     return this.#with(desktopId, readFrom)

@@ -12,7 +12,7 @@ interface PasteOptions {
   askMs?: number
 }
 
-/** For the guest to send what was copied before. Where it does not, that is lost. */
+/** For the guest to send what was copied before. If it does not, that is lost. */
 const fetchMs = 2_000
 /**
  * Keys must not overtake the offer: the program would paste what was copied before. The guest confirms no offer, unless one of its
@@ -34,7 +34,7 @@ const calm = { quietMs: 100, maxMs: 2_000 }
 
 const within = (least: number, ms: number, most: number): number => Math.min(most, Math.max(least, ms))
 
-/** Throws where no program of the guest asks for the text. Returns early when the signal aborts. */
+/** Throws if no program of the guest asks for the text. Returns early when the signal aborts. */
 export async function paste(
   session: RfbSession,
   text: string,

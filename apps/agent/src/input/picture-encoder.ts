@@ -67,7 +67,7 @@ export class PictureEncoder {
     const worker = this.#started()
     const either = AbortSignal.any([signal, AbortSignal.timeout(this.#patience.encodeMs)])
     try {
-      // Rejects where the worker fails.
+      // Rejects if the worker fails.
       const answered = once(worker, 'message', { signal: either })
       worker.postMessage(request, [request.pixels])
       const [bytes] = (await answered) as [ArrayBuffer]

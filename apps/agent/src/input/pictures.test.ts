@@ -91,7 +91,7 @@ test.each(['png', 'jpeg'] as const)(
     await all
     clearInterval(beat)
     expect(order).toEqual(['a', 'a', 'b', 'a'])
-    // Where it were made here, none would come between.
+    // If it were made here, none would come between.
     expect(turns).toBeGreaterThan(20)
   },
 )

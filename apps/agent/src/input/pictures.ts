@@ -12,7 +12,7 @@ export function wholePicture(picture: ScreenPixels | ScreenPng): PictureRequest 
 }
 
 /**
- * A copy of the pixels of the region. One beyond the edge is refused before. Where the screen has changed its size since, it is cut
+ * A copy of the pixels of the region. One beyond the edge is refused before. If the screen has changed its size since, it is cut
  * off at the edge, and one that is wholly beyond it is the last pixel.
  */
 export function pictureOf(frame: Framebuffer, spec: PictureSpec): PictureRequest {

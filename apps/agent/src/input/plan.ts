@@ -169,7 +169,7 @@ class Planner {
     const steps = this.#move(start!)
     steps.push(this.#button(button, true))
     for (const to of rest) steps.push(...this.#move(to, dragBetween))
-    // Where a drag ends too fast, programs take it for a click.
+    // If a drag ends too fast, programs take it for a click.
     steps.push(this.#event())
     steps.push(this.#button(button, false))
     return steps

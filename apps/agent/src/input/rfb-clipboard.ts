@@ -18,7 +18,7 @@ export class RfbClipboard extends EventEmitter<Events> {
   #offers = 0
   #isShared = false
   #isEnded = false
-  /** How long the guest took to answer the last time; undefined where it never has. */
+  /** How long the guest took to answer the last time; undefined if it never has. */
   guestTookMs: number | undefined
 
   constructor(send: (message: Buffer) => void, maxBytes: number) {
@@ -58,14 +58,14 @@ export class RfbClipboard extends EventEmitter<Events> {
     return this.#text !== undefined && !this.#wasAskedFor && !this.#isElsewhere
   }
 
-  /** Waits until the text that was offered last is asked for; false where that does not happen in time. */
+  /** Waits until the text that was offered last is asked for; false if that does not happen in time. */
   async asked(maxMs: number, signal?: AbortSignal): Promise<boolean> {
     const offer = this.#offers
     await this.#until(() => !this.isOffered || this.#offers !== offer, maxMs, signal)
     return this.#wasAskedFor && this.#offers === offer
   }
 
-  /** The text that was copied last, here or in the guest; undefined where none was seen, or where it does not come in time. */
+  /** The text that was copied last, here or in the guest; undefined if none was seen, or if it does not come in time. */
   async read(maxMs: number, signal?: AbortSignal): Promise<string | undefined> {
     if (!this.#isElsewhere) return this.#text
     const startedAt = performance.now()

@@ -85,7 +85,7 @@ export function clipboardText(text: string): Buffer {
   return clipboardMessage(clipboardFlags.provide | clipboardFlags.text, deflateSync(counted))
 }
 
-/** The text of a `provide`; undefined where it has none. */
+/** The text of a `provide`; undefined if it has none. */
 export function textProvided(body: Buffer, maxBytes: number): string | undefined {
   try {
     const bytes = inflateSync(body, { maxOutputLength: maxBytes + 5 })

@@ -41,7 +41,7 @@ interface Waiting extends AppendOptions {
   reject: (error: unknown) => void
 }
 
-/** What an earlier process has written; undefined where there is no log. Throws, with the file's name, where it is damaged. */
+/** What an earlier process has written; undefined if there is no log. Throws, with the file's name, where it is damaged. */
 export function readLogFile(path: string): LogContent | undefined {
   try {
     return readLog(readFileSync(path))
@@ -98,7 +98,7 @@ export class AppendLog {
     return !this.#reserveUsed && freeBytes(dirname(this.#options.path)) >= this.#sizeBytes
   }
 
-  /** Makes the reserve whole again; returns false where the disk has no space for it. */
+  /** Makes the reserve whole again; returns false if the disk has no space for it. */
   async refillReserve(): Promise<boolean> {
     if (this.#reserveUsed && !this.#closed) {
       this.#refill ??= Promise.withResolvers()
@@ -108,7 +108,7 @@ export class AppendLog {
     return this.hasReserve
   }
 
-  /** Resolves when the record is on the disk. Throws ENOSPC where there is no space for it. */
+  /** Resolves when the record is on the disk. Throws ENOSPC if there is no space for it. */
   append(record: string, options: AppendOptions = {}): Promise<void> {
     if (this.#closed) return Promise.reject(new Error('the journal is closed'))
     const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -271,7 +271,7 @@ export class AppendLog {
     return this.#failure
   }
 
-  /** Whether the file was replaced; false where the disk is full. */
+  /** Whether the file was replaced; false if the disk is full. */
   async #replaced(): Promise<boolean> {
     try {
       await this.#replace()

@@ -11,7 +11,7 @@ export class ByteReader {
     for (const event of ['readable', 'end', 'close'] as const) source.on(event, () => this.#awake?.())
   }
 
-  /** The next `length` bytes; throws where the stream ends earlier. */
+  /** The next `length` bytes; throws if the stream ends earlier. */
   async take(length: number): Promise<Buffer> {
     if (length === 0) return Buffer.alloc(0)
     for (;;) {

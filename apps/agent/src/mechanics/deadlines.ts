@@ -1,7 +1,7 @@
 // Waiting for work no longer than a deadline, or than its caller waits. The work itself goes on. Deadlines are on the clock
 // of `performance.now()`.
 
-/** What the work returns; undefined where that takes longer than the deadline. */
+/** What the work returns; undefined if that takes longer than the deadline. */
 export async function before<T>(deadline: number, work: Promise<T>): Promise<T | undefined> {
   const late = Promise.withResolvers<undefined>()
   const timer = setTimeout(() => late.resolve(undefined), Math.max(0, deadline - performance.now()))

@@ -48,7 +48,7 @@ const sync = promisify(fsync)
 /** What was written to the open file before is on the disk when this resolves, with as much metadata as reading it takes. */
 export const syncData = promisify(fdatasync)
 
-/** The file's text, or undefined where there is none. */
+/** The file's text, or undefined if there is none. */
 export async function readIfThere(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(unlessMissing)
 }

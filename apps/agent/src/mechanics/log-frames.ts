@@ -29,7 +29,7 @@ export interface LogContent {
 }
 
 /**
- * Reads a log. An incomplete tail, which was never acknowledged, is left out. Throws where an earlier frame is damaged.
+ * Reads a log. An incomplete tail, which was never acknowledged, is left out. Throws if an earlier frame is damaged.
  * A damaged last frame cannot be told from an incomplete one.
  */
 export function readLog(bytes: Buffer): LogContent {

@@ -7,7 +7,7 @@ import { Refusal } from '@dormouse/contract'
 /** Names a file without opening it. Node has no constant for it. */
 const pathOnly = 0o10000000
 
-/** A connected socket. Throws `refusal` where it does not connect in time; later errors only close it. */
+/** A connected socket. Throws `refusal` if it does not connect in time; later errors only close it. */
 export async function openSocket(to: NetConnectOpts, timeoutMs: number, refusal: () => Refusal): Promise<Socket> {
   const because = (cause?: unknown) => Object.assign(refusal(), { cause })
   if (!('path' in to) || !to.path) return connected(to, timeoutMs, because)

@@ -15,7 +15,7 @@ export class ReadIfChanged<T> {
     this.#read = read
   }
 
-  /** Undefined where there is no such file. A change within a few milliseconds of the one before may go unnoticed. */
+  /** Undefined if there is no such file. A change within a few milliseconds of the one before may go unnoticed. */
   at(path: string): T | undefined {
     // Before the content: a change after it is noticed the next time.
     const version = statSync(path, { throwIfNoEntry: false })

@@ -21,7 +21,7 @@ import { type HeldIn, heldIn, journalled, type MoveDeps, type OpenRelay, refuseI
 
 type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence' | 'relay'>
 
-/** Ready to take the desktop, and listening for the other host. Repeated for a cold move, it goes on where a copy was cut. */
+/** Ready to take the desktop, and listening for the other host. Repeated for a cold move, it goes on if a copy was cut. */
 export async function prepare(
   deps: MoveDeps,
   turn: Turn,

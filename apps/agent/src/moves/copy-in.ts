@@ -66,7 +66,7 @@ async function receiveFile(
   }
 }
 
-/** For reading and writing, made where it does not exist. */
+/** For reading and writing, made if it does not exist. */
 async function openAny(path: string): Promise<FileHandle> {
   return open(path, 'r+').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return open(path, 'wx+', 0o600)

@@ -90,7 +90,7 @@ async function sendFile(
     await sender.send(frameType.file, Buffer.from(JSON.stringify({ name, bytes })))
     const there = await readHave(reader, pieceCount(bytes))
     const stored = reader.expect(frameType.stored)
-    // Where the other host refuses, nothing more is sent.
+    // If the other host refuses, nothing more is sent.
     stored.catch((error: Error) => sender.end(error))
     const digests = Buffer.alloc(there.length)
     for (let index = 0; index < pieceCount(bytes); index++) {

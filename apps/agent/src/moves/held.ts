@@ -46,7 +46,7 @@ export interface HeldIn extends HeldMove {
 
 export type Held = HeldOut | HeldIn
 
-/** Opens the connections of a relay through the control plane; none where the move needs none. */
+/** Opens the connections of a relay through the control plane; none if the move needs none. */
 export type OpenRelay = () => Promise<Duplex[]>
 
 export interface MoveDeps extends LookDeps, RemoveDeps {

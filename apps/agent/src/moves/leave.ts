@@ -91,7 +91,7 @@ async function filesOf(
   }
 }
 
-/** Sends everything. When this returns, a desktop that ran is paused here. Where it fails, its guest runs on. */
+/** Sends everything. When this returns, a desktop that ran is paused here. If it fails, its guest runs on. */
 export async function send(
   deps: MoveDeps,
   turn: Turn,

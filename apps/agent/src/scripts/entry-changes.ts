@@ -8,7 +8,7 @@ import { limitedFunction, wasLimited } from './time-limit.ts'
 
 type Change<A extends EntryChange['action']> = Extract<EntryChange, { action: A }>
 
-/** `within COMMAND…` runs it for a limited time, and ends the script with its message where it fails. */
+/** `within COMMAND…` runs it for a limited time, and ends the script with its message if it fails. */
 const within = (secs: number) => `${limitedFunction}within() {
   e=$(limited ${secs} "$@" 2>&1)
   case $? in 0) return;; ${wasLimited} no 'Timed out';; esac
@@ -54,7 +54,7 @@ const notInItself = `if [ -d "$p" ] && [ ! -L "$p" ]; then
 fi
 `
 
-/** Without `overwrite`, `mv -n` leaves its source where something has appeared meanwhile. */
+/** Without `overwrite`, `mv -n` leaves its source if something has appeared meanwhile. */
 const place = ({ overwrite }: { overwrite: boolean }, from: string): string =>
   overwrite
     ? `within mv -f -T "${from}" "$q"\n`

@@ -10,7 +10,7 @@ export const authorizedKeysPath = '/etc/dormouse/authorized_keys'
 /** 51 bytes: the name ssh-ed25519 and a key, each with its length. */
 const hostKeyForm = /^[A-Za-z0-9+/]{68}$/
 
-/** Where the disk is read-only, the key is stored in memory, until the next boot. */
+/** If the disk is read-only, the key is stored in memory, until the next boot. */
 const addToPortServer = (
   key: string,
 ) => `put() { mkdir -p "$1" && printf '%s\\n' ${key} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
@@ -28,7 +28,7 @@ until [ -s ${hostKeyPath}.pub ]; do n=$((n + 1)); [ $n -le 80 ] || exit 1; sleep
 cat ${hostKeyPath}.pub
 `
 
-/** The host key in what the script printed; undefined where that is something else. */
+/** The host key in what the script printed; undefined if that is something else. */
 export function parseHostKey(printed: string): string | undefined {
   const [type, hostKey = ''] = printed.trim().split(' ')
   return type === 'ssh-ed25519' && hostKeyForm.test(hostKey) ? hostKey : undefined

@@ -51,7 +51,7 @@ export function asReading(error: unknown): never {
   return refuse('file_not_found')
 }
 
-/** Whether the work succeeded; false where the guest refused it or is unreachable. */
+/** Whether the work succeeded; false if the guest refused it or is unreachable. */
 export async function unlessRefused(work: Promise<unknown>): Promise<boolean> {
   try {
     await work

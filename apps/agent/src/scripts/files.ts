@@ -59,7 +59,7 @@ export const giveTo = (owner: string | null | undefined, entries: string, flags 
     ? `[ "$o" ] && chown ${flags} "$o" ${entries} 2>/dev/null\n`
     : `e=$(chown ${flags} "$o" ${entries} 2>&1) || no "\${e##*: }"\n`
 
-/** Creates the folder `$d` where it is missing, with its parents, after `newOwner`. */
+/** Creates the folder `$d` if it is missing, with its parents, after `newOwner`. */
 export const makeFolder = (owner: string | null | undefined): string => `if [ ! -d "$d" ]; then
   e=$(mkdir -p "$d" 2>&1) || {
     s=$(ls -d "$d/." 2>&1 >/dev/null)
@@ -116,11 +116,11 @@ done
 ${forget(nonce)}' .dormouse-${nonce} ${writer} </dev/null >/dev/null 2>&1 &
 `
 
-/** Continues a `createScript`: writes its input, and leaves nothing where the guest's file system does not take it. */
+/** Continues a `createScript`: writes its input, and leaves nothing if the guest's file system does not take it. */
 export const writeInput = `cat >"$t" || { n=$?; rm -f "$t"; exit $n; }\n`
 
 /**
- * Creates an empty temporary file in the folder of the file to be written, and that folder where it is missing. Prints the
+ * Creates an empty temporary file in the folder of the file to be written, and that folder if it is missing. Prints the
  * three fields of a `Place`. A symbolic link stays: its target is replaced. The watcher removes the temporary file when it
  * stops growing, or half a minute after its writer has ended. `next` continues in the same shell, where `$t` is the temporary
  * file; without it, another process writes.
@@ -145,7 +145,7 @@ ${giveTo(owner, '"$t"')}trap - EXIT
 
 /**
  * Moves `$t` to `$p` in one step, with the given mode, or with the mode of the file that it replaces, and its owner unless another
- * is given. Bits that lend a file's owner to who runs it stay only where they are asked for: the contents are others.
+ * is given. Bits that lend a file's owner to who runs it stay only if they are asked for: the contents are others.
  */
 export function placeFile({ mode, owner }: Omit<NewFile, 'path'>): string {
   const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
@@ -160,7 +160,7 @@ e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 
 const nonceOf = ({ temporary }: Place): string => temporary.slice(temporary.lastIndexOf('-') + 1)
 
-/** `$t` is what is unfinished, also where its folder was renamed. It is gone at the end, and its watcher. */
+/** `$t` is what is unfinished, even if its folder was renamed. It is gone at the end, and its watcher. */
 export const atEnd = (place: Place, { remove } = file): string => {
   const inFolder = `/proc/${place.watcher}/cwd/.dormouse-${nonceOf(place)}`
   return `t=${quote(place.temporary)}; [ -e ${inFolder} ] && t=${inFolder}
@@ -180,7 +180,7 @@ export const abandonScript = (place: Place, how = file): string => `${atEnd(plac
 export const removeScript = (place: Place, { remove } = file): string =>
   `${remove(quote(place.temporary))}; ${forget(nonceOf(place))}\n`
 
-/** Succeeds where the path leads to a regular file: opening anything else could hang. `next` continues; `$p` is the path. */
+/** Succeeds if the path leads to a regular file: opening anything else could hang. `next` continues; `$p` is the path. */
 export function checkScript(path: string, next = ''): string {
   return `${prologue}p=${quote(path)}
 [ -d "$p" ] && no 'Is a directory'

@@ -80,7 +80,7 @@ export const watchdogLimits = {
   silenceMs: 900,
   /** How long a silent guest is checked. */
   checkMs: 300,
-  /** How long the silence must last where the guest agent does not answer either. */
+  /** How long the silence must last if the guest agent does not answer either. */
   silenceWithoutAgentMs: 2_500,
 } as const
 

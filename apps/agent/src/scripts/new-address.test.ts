@@ -1,4 +1,4 @@
-// Guarantee: the script of a new address is a shell script, fails where no device has that hardware address, and
+// Guarantee: the script of a new address is a shell script, fails if no device has that hardware address, and
 // holds a host's text as text.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'

@@ -6,7 +6,7 @@ import { quote } from './quote.ts'
 /** How long it may take. */
 export const newAddressSecs = 30
 
-/** Does nothing where the guest has the address; fails where no device has that hardware address. One that was plugged in just now may appear a little later. */
+/** Does nothing if the guest has the address; fails if no device has that hardware address. One that was plugged in just now may appear a little later. */
 export const newAddressScript = ({ mac, ip }: GuestAddress): string => `# request an address
 dev= n=0
 while [ -z "$dev" ]; do

@@ -65,7 +65,7 @@ sync
 exit 0
 `
 
-/** Throws where the guest has printed something else. */
+/** Throws if the guest has printed something else. */
 export function parseSealed(printed: string): SealedGuest {
   const [hostName = '', id = '', hosts = ''] = printed.trim().split(' ')
   return sealedGuest.parse({

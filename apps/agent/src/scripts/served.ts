@@ -20,7 +20,7 @@ export function servedRequest(tag: number, args: readonly (string | number)[], i
   return Buffer.from(`${tag} ${Buffer.byteLength(words)} ${Buffer.byteLength(input)}\n${words}${input}`)
 }
 
-/** Puts answers together from their pieces. A guest may send anything: `guest_unavailable` where that is no answer. */
+/** Puts answers together from their pieces. A guest may send anything: `guest_unavailable` if that is no answer. */
 export class ServedAnswers {
   /** What has come of each: a guest may send single bytes, so no piece is kept as an object. */
   readonly #gathered = new Map<number, BoundedBuffer>()
@@ -53,7 +53,7 @@ export class ServedAnswers {
   }
 }
 
-/** Undefined where it has not come whole. */
+/** Undefined if it has not come whole. */
 function headOf(received: Buffer, at: number): { tag: number; length: number; next: number } | undefined {
   const end = received.indexOf(newline, at)
   if (end < 0 && received.length - at <= headMaxBytes) return undefined

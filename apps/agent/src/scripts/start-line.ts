@@ -50,5 +50,5 @@ export class StartLine {
   }
 }
 
-/** Refused where the login shell prints more than its limit and our script does not start. */
+/** Refused if the login shell prints more than its limit and our script does not start. */
 export const greetingTooLong = 'the guest’s login shell printed too much before running the command'

@@ -24,7 +24,7 @@ export const operation = (place: string, folder: string, args: readonly (string 
 /** Makes the folder of the program private: it gets the program afterwards. */
 export const makePlaceScript = (place: string): string => `umask 077; mkdir -p ${place} && [ -w ${place} ]`
 
-/** Succeeds where some release has kept execs. */
+/** Succeeds if some release has kept execs. */
 export const hasExecsScript = supervisorPlaces.map((place) => `[ -d ${execsIn(place)} ]`).join(' || ')
 
 const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16 }
@@ -74,7 +74,7 @@ export function parseStatus(line: string): ExecReport {
   }
 }
 
-/** The lines of an answer; the refusal where the supervisor says why it did not do it. */
+/** The lines of an answer; the refusal if the supervisor says why it did not do it. */
 export function answerOf(stdout: string, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
   const lines = stdout.trimEnd().split('\n')
   const [word, why = ''] = lines[0]!.split(' ')

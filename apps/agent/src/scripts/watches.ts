@@ -27,7 +27,7 @@ const types: Record<string, GuestChange['type']> = {
   v: 'moved',
 }
 
-/** Whether the folder is watched by now; undefined while it is not known. Refuses where it cannot be. */
+/** Whether the folder is watched by now; undefined while it is not known. Refuses if it cannot be. */
 export function watchBegan(printed: string): number | undefined {
   const end = printed.indexOf('\n')
   if (end < 0) return undefined

@@ -1,5 +1,5 @@
 // The channels of a guest's SSH connection, and how much of the host's memory they may hold. ssh2 turns a server's
-// violations of the protocol into error events, which end this process where nothing listens, and accepts more than the
+// violations of the protocol into error events, which end this process if nothing listens, and accepts more than the
 // window that it granted. Its list of channels is not public: hostile.test.ts fails if a later ssh2 keeps it elsewhere.
 import type { Readable } from 'node:stream'
 import type { Client, ClientChannel } from 'ssh2'

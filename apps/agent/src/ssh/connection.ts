@@ -18,7 +18,7 @@ import { watchConnection } from './watchdog.ts'
 
 export interface SshConnectionOptions {
   desktopId: DesktopId
-  /** Where the guest's SSH server listens; undefined where it has none. */
+  /** Where the guest's SSH server listens; undefined if it has none. */
   address: () => Promise<SshAddress | undefined>
   /** Exchanges keys, and answers whether the guest is alive. */
   agent: GuestTransport
@@ -60,7 +60,7 @@ export class SshConnection {
     return this.#client !== undefined && !this.#isResting && openChannelCount(this.#client) < sshLimits.channels
   }
 
-  /** Connects where there is no connection; `guest_unavailable` where that fails. One that rests is used again. */
+  /** Connects if there is no connection; `guest_unavailable` if that fails. One that rests is used again. */
   async connect(): Promise<void> {
     this.#isResting = false
     if (this.#client) return

@@ -59,7 +59,7 @@ export async function releaseOutput(connection: SshConnection, command: RemoteCo
   }
 }
 
-/** True where the guest is unreachable by now: that ended the command too. */
+/** True if the guest is unreachable by now: that ended the command too. */
 async function tryKill(connection: SshConnection, pid: number): Promise<boolean> {
   try {
     return (await runScript(connection, killScript(pid), sshCommandLimits.killScriptMs)).exitCode === 0

@@ -13,7 +13,7 @@ import type { RemoteCommand } from './remote-command.ts'
 import { startCommand } from './start-command.ts'
 import type { WarmShell } from './warm-shell.ts'
 
-/** Runs a command to its end, in a warm shell where there is one, and returns what it printed. */
+/** Runs a command to its end, in a warm shell if there is one, and returns what it printed. */
 export async function execOverSsh(
   connection: SshConnection,
   command: ExecCommand,
@@ -36,7 +36,7 @@ export async function execOverSsh(
   return execResultOf(running.takeEnd(), nonce, command, Math.round(performance.now() - startedAt))
 }
 
-/** Where the connection is lost the command may go on: it is then killed at its deadline, over the next connection. */
+/** If the connection is lost the command may go on: it is then killed at its deadline, over the next connection. */
 async function exitedBefore(deadline: number, connection: SshConnection, running: RemoteCommand, command: ExecCommand) {
   try {
     return await running.exitedBefore(deadline)

@@ -1,4 +1,4 @@
-// The first line that a script prints over SSH, where nothing follows before the script has got its input.
+// The first line that a script prints over SSH, if nothing follows before the script has got its input.
 import { refuse } from '@dormouse/contract'
 import { fileLimits } from '../scripts/limits.ts'
 import type { ScriptStream } from './script-stream.ts'

@@ -14,7 +14,7 @@ const filler = Buffer.concat([Buffer.alloc(40_959, 'x'), Buffer.from('\n')])
 const fillerAt = new Set([4, 10, 22, 46, 94])
 const maxAnswerBytes = 512
 
-/** Returns when the next bytes on the port belong to SSH; `guest_unavailable` where that is not in time. */
+/** Returns when the next bytes on the port belong to SSH; `guest_unavailable` if that is not in time. */
 export async function shakeHands(port: Duplex, timeoutMs: number): Promise<void> {
   const agreed = Promise.withResolvers<void>()
   const fail = (why: string) => agreed.reject(new Refusal('guest_unavailable', why))

@@ -27,7 +27,7 @@ export class SshKeys {
     this.#folder = folder
   }
 
-  /** The keys of the last exchange; undefined where there was none, or they cannot be used. */
+  /** The keys of the last exchange; undefined if there was none, or they cannot be used. */
   async read(desktopId: DesktopId): Promise<GuestKeys | undefined> {
     const text = await readIfThere(this.#path(desktopId))
     const keys = text === undefined ? undefined : keysSchema.safeParse(parseJson(text)).data

@@ -13,7 +13,7 @@ const retryMs = 150
 type PortAddress = Extract<SshAddress, { path: string }>
 type NetworkAddress = Exclude<SshAddress, { path: string }>
 
-/** A socket on which SSH starts; `guest_unavailable` where there is none in time, or once it is not wanted any more. */
+/** A socket on which SSH starts; `guest_unavailable` if there is none in time, or once it is not wanted any more. */
 export function openConnection(address: SshAddress, isWanted: () => boolean = () => true): Promise<Socket> {
   return 'path' in address ? openPort(address, isWanted) : openNetwork(address, isWanted)
 }

@@ -69,12 +69,12 @@ export class RemoteCommand {
     return this
   }
 
-  /** Waits for the command's own end; false at the deadline. Throws where the connection is lost. */
+  /** Waits for the command's own end; false at the deadline. Throws if the connection is lost. */
   exitedBefore(deadline: number): Promise<boolean> {
     return within(this.#exited.promise, deadline - performance.now())
   }
 
-  /** The script's process; undefined where its start line does not come in time. */
+  /** The script's process; undefined if its start line does not come in time. */
   async pidWithin(timeoutMs: number): Promise<number | undefined> {
     await within(this.#started.promise, timeoutMs)
     return this.pid

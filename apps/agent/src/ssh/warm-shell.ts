@@ -28,7 +28,7 @@ export class WarmShell {
     return this.isReady || this.#isStarting ? 1 : 0
   }
 
-  /** Hands the shell over, where one is ready. */
+  /** Hands the shell over, if one is ready. */
   take(): RemoteCommand | undefined {
     const shell = this.isReady ? this.#shell : undefined
     this.#shell = undefined

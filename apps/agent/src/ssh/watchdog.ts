@@ -54,7 +54,7 @@ export function watchConnection(
     nudgedAt = performance.now()
     const { checkMs, silenceWithoutAgentMs } = watchdogLimits
     const [isBusy, answered] = await Promise.all([activity.busy(checkMs), answersSoon(), sleep(checkMs)])
-    // Where this process had no processor time, the guest's bytes may be unread behind the timer.
+    // If this process had no processor time, the guest's bytes may be unread behind the timer.
     await tick()
     isChecking = false
     const isSilent = heardAt === since && !socket.destroyed

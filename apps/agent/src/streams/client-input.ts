@@ -80,7 +80,7 @@ export class ClientInput {
     return this.isMuted && inputs.has(type) ? undefined : message
   }
 
-  /** `downAt`: where the message says that the key is down. */
+  /** `downAt`: if the message says that the key is down. */
   #key(name: string, isDown: boolean, message: Buffer, downAt: number): Buffer | undefined {
     const wasLifted = this.#lifted.has(name)
     if (!isDown) this.#lifted.delete(name)

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import type { Log } from '@dormouse/process'
 
 export interface MetricsServer {
-  /** Where it listens, also when the port was left to the system; undefined where it does not. */
+  /** Where it listens, also when the port was left to the system; undefined if it does not. */
   url: string | undefined
   close(): void | Promise<void>
 }
@@ -15,7 +15,7 @@ export interface MetricsAddress {
   port: number
 }
 
-/** Begins to listen. Where the address cannot be used, it logs that: a host without metrics runs desktops all the same. */
+/** Begins to listen. If the address cannot be used, it logs that: a host without metrics runs desktops all the same. */
 export async function serveMetrics(
   address: MetricsAddress | null,
   text: () => Promise<string>,

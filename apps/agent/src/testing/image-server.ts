@@ -56,7 +56,7 @@ export class ImageServer {
     return { name, version, digest, source: this.url, bytes, ...more }
   }
 
-  /** The next request for the file gets half of it. Answers what sends the rest, once such a request has come. */
+  /** The next request for the file gets half of it. Returns what sends the rest, once such a request has come. */
   sendHalf(file: string): Promise<() => void> {
     const { promise, resolve } = Promise.withResolvers<() => void>()
     this.instead = (requested) => {

@@ -46,7 +46,7 @@ export class TestMove {
     return this.#options.to
   }
 
-  /** Why the new host cannot take it; null where it can. */
+  /** Why the new host cannot take it; null if it can. */
   async check(): Promise<string | null> {
     this.traits = await this.from.ask('move.traits', { desktopId: this.#options.desktopId })
     return (await this.to.ask('move.check', { spec: this.spec, traits: this.traits })).misfit

@@ -33,7 +33,7 @@ export class DialledTransfer extends MoveTransfer {
     return Array.isArray(this.#options.route)
   }
 
-  /** Connected, and with its heartbeat. Refuses where the other host cannot be reached, or does not expect this move. */
+  /** Connected, and with its heartbeat. Refuses if the other host cannot be reached, or does not expect this move. */
   static async open(options: DialOptions): Promise<DialledTransfer> {
     const transfer = new DialledTransfer(options)
     const stop = () => transfer.end(options.signal.reason)
@@ -83,7 +83,7 @@ export class DialledTransfer extends MoveTransfer {
   }
 }
 
-/** Where nothing listens, another connection between the hosts may do. A host that closes the connection has no such move. */
+/** If nothing listens, another connection between the hosts may do. A host that closes the connection has no such move. */
 const refusalOf = (connected: boolean): Refusal =>
   connected
     ? new Refusal('hypervisor_failed', 'the other host does not expect this move')

@@ -84,7 +84,7 @@ export class MoveListener {
     return this.#options.listen !== undefined
   }
 
-  /** Listens for this move; an earlier expectation of it ends. Returns where the other host can dial, null for nowhere. */
+  /** Listens for this move; an earlier expectation of it ends. Returns if the other host can dial, null for nowhere. */
   async expect(expectation: Expectation): Promise<{ transfer: MoveTransfer; address: MoveAddress | null }> {
     const { listen, pace, log, times } = this.#options
     const { moveId } = expectation

@@ -1,4 +1,4 @@
-// Guarantee: between sockets, bytes arrive as they were sent, also where the receiver is slow, and the memory of each chunk is
+// Guarantee: between sockets, bytes arrive as they were sent, even if the receiver is slow, and the memory of each chunk is
 // freed once it is written.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'

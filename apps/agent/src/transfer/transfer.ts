@@ -85,7 +85,7 @@ export class MoveTransfer {
   }
 
   /**
-   * Writes at the transfer's pace, and returns when the stream needs the bytes no more. Throws where a part of them is not
+   * Writes at the transfer's pace, and returns when the stream needs the bytes no more. Throws if a part of them is not
    * taken for too long.
    */
   async send(stream: Duplex, bytes: Uint8Array): Promise<void> {

@@ -126,7 +126,7 @@ class Signals implements Disposable {
     else this.#waiting.push(number)
   }
 
-  /** Where it cannot be sent, the next one comes from whoever sent this one. */
+  /** If it cannot be sent, the next one comes from whoever sent this one. */
   #send(number: number): void {
     const { desktop_id, id } = this.#exec!
     this.#client.execs.signal(desktop_id, id, number).catch(() => undefined)

@@ -1,11 +1,11 @@
-// Shows how far an operation has come while it is awaited: asks for it every second, only where there is a terminal to show
+// Shows how far an operation has come while it is awaited: asks for it every second, only if there is a terminal to show
 // it on.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client, OperationJson } from '@dormouse/client'
 
 const pollMs = 1_000
 
-/** Runs the work, which calls `onProgress` with each operation that it sees. `show` is undefined where nothing is shown. */
+/** Runs the work, which calls `onProgress` with each operation that it sees. `show` is undefined if nothing is shown. */
 export async function following<T>(
   client: Pick<Client, 'getOperation'>,
   show: ((text: string) => void) | undefined,
@@ -36,7 +36,7 @@ export async function following<T>(
   }
 }
 
-/** In a few words; empty where nothing is known. An older service reports no progress. */
+/** In a few words; empty if nothing is known. An older service reports no progress. */
 export function progressText({ progress }: Partial<Pick<OperationJson, 'progress'>>): string {
   if (!progress) return ''
   const { phase, done_bytes: done, total_bytes: total, queued_behind: before } = progress

@@ -10,7 +10,7 @@ export interface ActionOptions {
   paste?: string[]
 }
 
-/** Throws CliError where the action is not known, or its values are not what it takes. */
+/** Throws CliError if the action is not known, or its values are not what it takes. */
 export function actionsOf(
   action: string,
   values: string[],

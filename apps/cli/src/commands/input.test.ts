@@ -1,4 +1,4 @@
-// Guarantee: `dormouse input` sends what its arguments say, and fails where that was not done whole.
+// Guarantee: `dormouse input` sends what its arguments say, and fails if that was not done whole.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { desktopId } from '@dormouse/client/testing/samples'

@@ -19,7 +19,7 @@ export interface Delivery {
   invitation?: string
 }
 
-/** What the installer changed, one file each; empty where everything was right. */
+/** What the installer changed, one file each; empty if everything was right. */
 export async function deliver(
   root: Root,
   payload: readonly PayloadFile[],

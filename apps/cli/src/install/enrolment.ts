@@ -14,7 +14,7 @@ const usableMs = 120_000
 
 type Show = ((text: string) => void) | undefined
 
-/** A token for one host; undefined where the host needs none, or has one that may still be good. */
+/** A token for one host; undefined if the host needs none, or has one that may still be good. */
 export async function invitationFor(
   admin: AdminClient,
   { agent }: Facts,
@@ -43,7 +43,7 @@ if [ -n "$id" ]; then echo "$id"
 elif journalctl --unit dormouse-agent --lines 40 --output cat 2>/dev/null | grep -q 'invite_spent'; then echo declined; fi`
 
 /**
- * The id under which the host is enrolled; undefined where its invitation is refused, or there is no answer within the time.
+ * The id under which the host is enrolled; undefined if its invitation is refused, or there is no answer within the time.
  */
 export async function enrolledId(
   root: Root,

@@ -45,7 +45,7 @@ export async function install(work: Work, target: Target, options: InstallOption
 const nameOf = ({ host }: Target): string | undefined =>
   /^[\d.]+$|:/.test(host) || host === 'localhost' ? undefined : host.split('.')[0]
 
-/** Installs the agent and gets it enrolled; answers the host's id. */
+/** Installs the agent and gets it enrolled; returns the host's id. */
 async function enrol(
   work: Work,
   machine: Machine,
@@ -63,7 +63,7 @@ async function enrol(
   })
   return machine.step('enrolment', async (show) => {
     if (facts.agent.hostId) return { value: facts.agent.hostId, result: 'unchanged' }
-    // Where settings are left from an interrupted run, their invitation comes first: it may be used already, and a second
+    // If settings are left from an interrupted run, their invitation comes first: it may be used already, and a second
     // one would make a second host of this machine.
     const first = await enrolledId(root, { isFirst: !facts.agent.hasSettings, signal, show })
     if (first) return { value: first, result: 'changed', detail: first }

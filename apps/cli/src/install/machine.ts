@@ -18,7 +18,7 @@ export interface Work {
   terminal: Terminal
   admin: AdminClient
   customerWith(apiKey: string): Client
-  /** Reads the files that are installed; rejects where the clone is not built. */
+  /** Reads the files that are installed; rejects if the clone is not built. */
   payload(): Promise<PayloadFile[]>
   /** The installer's script alone. */
   installer(): Promise<PayloadFile[]>
@@ -56,7 +56,7 @@ export class Machine implements Disposable {
     }
   }
 
-  /** Checks, and prints the table. Rejects where a host could not work. */
+  /** Checks, and prints the table. Rejects if a host could not work. */
   async check(hosts: readonly HostJson[], name: string | undefined, upgrade: boolean): Promise<void> {
     const { terminal, controlPlanes, allowHttp, json } = this.#work
     const reach = await terminal.during(`Checking ${this.target.label}`, async () => {

@@ -19,7 +19,7 @@ export class Root {
     this.#way = way
   }
 
-  /** Finds out how to become root; asks for sudo's password where it needs one. */
+  /** Finds out how to become root; asks for sudo's password if it needs one. */
   static async of(session: Session, terminal: Terminal): Promise<Root> {
     const { stdout } = await session.run(commandLine('id -u', []))
     if (stdout.trim() === '0') return new Root(session, { prefix: '' })
@@ -42,7 +42,7 @@ export class Root {
     return this.session.run(prefix + commandLine(script, args), { ...options, ...(stdin !== undefined && { stdin }) })
   }
 
-  /** The same; rejects where the script fails. `what` is the failed work, and `next` what to do about it. */
+  /** The same; rejects if the script fails. `what` is the failed work, and `next` what to do about it. */
   async must(
     what: string,
     next: string,

@@ -20,7 +20,7 @@ interface Trial {
   show: ((text: string) => void) | undefined
 }
 
-/** What was tried, in one line. Rejects where the host cannot run a desktop. */
+/** What was tried, in one line. Rejects if the host cannot run a desktop. */
 export async function tryDesktop(trial: Trial): Promise<string> {
   const { admin, host, signal } = trial
   const image = trial.image ?? host.images[0]

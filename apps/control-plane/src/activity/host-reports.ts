@@ -48,7 +48,7 @@ export class HostReports {
     this.#hosts.delete(hostId)
   }
 
-  /** Undefined where the host has reported nothing of this generation. */
+  /** Undefined if the host has reported nothing of this generation. */
   of(hostId: string, desktopId: string, generation: number): Seen | undefined {
     const known = this.#hosts.get(hostId)?.get(desktopId)
     if (known?.generation !== generation) return undefined

@@ -45,7 +45,7 @@ export async function noteOfHosts(db: Db, notes: readonly HostNote[]): Promise<v
   )
 }
 
-/** When the desktop was last used in that way; undefined where nothing is known of it. */
+/** When the desktop was last used in that way; undefined if nothing is known of it. */
 export async function lastOf(db: Db, desktopId: string, what: StoredClass): Promise<Date | undefined> {
   const { rows } = await db.query<{ at: Date }>(
     'select at from desktop_activity where desktop_id = $1 and class = $2',
@@ -54,7 +54,7 @@ export async function lastOf(db: Db, desktopId: string, what: StoredClass): Prom
   return rows[0]?.at
 }
 
-/** Deletes what is known of destroyed desktops; answers how many rows. */
+/** Deletes what is known of destroyed desktops; returns how many rows. */
 export async function prune(db: Db): Promise<number> {
   const { rowCount } = await db.query(
     `delete from desktop_activity a using desktops d where d.id = a.desktop_id and d.state = 'destroyed'`,

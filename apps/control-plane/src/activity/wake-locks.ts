@@ -30,13 +30,13 @@ export async function put(
   return rows[0]!
 }
 
-/** Does nothing where there is none. */
+/** Does nothing if there is none. */
 export async function remove(db: Db, desktopId: string, name: string): Promise<void> {
   await db.query('delete from wake_locks where desktop_id = $1 and name = $2', [desktopId, name])
   await noteEnd(db, desktopId)
 }
 
-/** Until then the locks hold the desktop awake: now, where none is left. */
+/** Until then the locks hold the desktop awake: now, if none is left. */
 async function noteEnd(db: Db, desktopId: string): Promise<void> {
   await db.query(
     `insert into desktop_activity (desktop_id, class, at)
@@ -56,7 +56,7 @@ export async function heldOf(db: Db, desktopIds: readonly string[]): Promise<Map
   return Map.groupBy(rows, ({ desktopId }) => desktopId)
 }
 
-/** Deletes expired locks; answers how many. */
+/** Deletes expired locks; returns how many. */
 export async function prune(db: Db): Promise<number> {
   const { rowCount } = await db.query(`delete from wake_locks where not ${isHeld}`)
   return rowCount ?? 0

@@ -21,10 +21,10 @@ interface Host {
 export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host>
   strangers: Strangers & {
-    /** Counts a request to upgrade; answers the refusal where its address is above a limit. */
+    /** Counts a request to upgrade; returns the refusal where its address is above a limit. */
     refusal(request: IncomingMessage): UpgradeRefusal | undefined
   }
-  /** Answers a refused upgrade and closes the connection. */
+  /** Returns a refused upgrade and closes the connection. */
   refuse(socket: Duplex, refusal: UpgradeRefusal): void
 }
 

@@ -11,7 +11,7 @@ export interface Proving<Host> {
   /** A new random nonce. */
   challenge(): string
   /**
-   * Answers the host that signed it; throws a refusal otherwise. `beforeLookup` is called before anything is looked up, unless a
+   * Returns the host that signed it; throws a refusal otherwise. `beforeLookup` is called before anything is looked up, unless a
    * recently authenticated host signed it. An error that `beforeLookup` throws ends the attempt.
    */
   bySignature(nonce: string, hostId: string, signature: string, beforeLookup: () => void): Promise<Host>

@@ -93,7 +93,7 @@ export class Relays {
     return relay
   }
 
-  /** Closes the relay of the operation, where it has one: its move needs it no more. */
+  /** Closes the relay of the operation, if it has one: its move needs it no more. */
   close(operationId: string, why = 'the operation needs it no more'): void {
     this.#open.get(operationId)?.relay.close(new Error(why))
   }

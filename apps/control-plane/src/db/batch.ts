@@ -1,4 +1,4 @@
-// Statements for one connection that are sent together, with one `Sync` of Postgres' protocol behind them: where one fails,
+// Statements for one connection that are sent together, with one `Sync` of Postgres' protocol behind them: if one fails,
 // Postgres skips the rest. Knows no transaction.
 import pg from 'pg'
 
@@ -23,7 +23,7 @@ interface Connection {
   _send(bytes: Buffer): void
 }
 
-/** The columns of each named statement that the connection has described before; null where it has none. */
+/** The columns of each named statement that the connection has described before; null if it has none. */
 const described = new WeakMap<object, Map<string, unknown>>()
 
 const AnyQuery = pg.Query as unknown as new (text: string | pg.QueryConfig, values?: unknown[]) => Answered
@@ -47,7 +47,7 @@ export class Batch {
   ): Promise<pg.QueryResult<R>> {
     if (this.#isClosed) throw new Error('a statement was sent behind the end of its transaction')
     const { promise, resolve, reject } = Promise.withResolvers<pg.QueryResult<R>>()
-    // The transaction fails with it, also where its caller has stopped waiting.
+    // The transaction fails with it, even if its caller has stopped waiting.
     promise.catch(() => undefined)
     const query = new AnyQuery(text, values)
     query.callback = (error, result) => (error ? reject(error) : resolve(result as pg.QueryResult<R>))

@@ -4,7 +4,7 @@ const unknownAuthority =
   /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)_\w+)$/
 const outOfDate = /^(CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/
 
-/** What to correct; undefined where TLS is not the cause. */
+/** What to correct; undefined if TLS is not the cause. */
 export function tlsSentence({ code = '', message }: NodeJS.ErrnoException): string | undefined {
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return `the database's certificate does not name the host in DATABASE_URL: ${message}; use a host name that it names, or a certificate for this one`

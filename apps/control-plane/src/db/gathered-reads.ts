@@ -14,7 +14,7 @@ export class GatheredReads<K, V> {
   readonly #read: (keys: K[]) => Promise<(V | undefined)[]>
   #asked: Asked<K, V>[] = []
 
-  /** `read` returns the values in the order of the keys; undefined where there is none. */
+  /** `read` returns the values in the order of the keys; undefined if there is none. */
   constructor(read: (keys: K[]) => Promise<(V | undefined)[]>) {
     this.#read = read
   }

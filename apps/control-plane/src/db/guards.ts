@@ -1,7 +1,7 @@
-// Guards in SQL: a statement fails where it finds no row, so that what was sent behind it takes no effect. Knows no table.
+// Guards in SQL: a statement fails if it finds no row, so that what was sent behind it takes no effect. Knows no table.
 import { sqlState } from './pool.ts'
 
-/** An expression that fails where the query or the CTE of this name has no row. */
+/** An expression that fails if the query or the CTE of this name has no row. */
 export const atLeastOne = (name: string): string => `(select 1 / count(*) from ${name})`
 
 /** Whether this is the error of a guard: a division by zero. */

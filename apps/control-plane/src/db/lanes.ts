@@ -47,7 +47,7 @@ export class Lanes {
   }
 
   /**
-   * Waits for a connection's turn. Rejects where the database makes no progress meanwhile, and refuses a request that would
+   * Waits for a connection's turn. Rejects if the database makes no progress meanwhile, and refuses a request that would
    * wait too long. Call `leave` once for each success.
    */
   async enter(lane: Lane): Promise<void> {

@@ -19,7 +19,7 @@ export interface LongReadsOptions {
 export interface LongQuery {
   text: string
   values: unknown[]
-  /** Parsers of its columns, where they are not the usual ones. */
+  /** Parsers of its columns, if they are not the usual ones. */
   types?: pg.CustomTypesConfig
 }
 

@@ -25,7 +25,7 @@ const outsideLockTimeoutMs = 3_600_000
 const retryMs = { least: 250, most: 10_000 }
 
 /**
- * Applies the missing migrations; answers their names. An applied file is never changed: a new file follows it. Where none
+ * Applies the missing migrations; returns their names. An applied file is never changed: a new file follows it. Where none
  * is missing this waits for no lock, so that a replica can start while a newer one migrates.
  */
 export async function migrate({ databaseUrl, log, folder = migrationsFolder }: MigrateOptions): Promise<string[]> {

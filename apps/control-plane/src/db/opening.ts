@@ -50,7 +50,7 @@ function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Pr
   return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', abort))
 }
 
-/** Why the database may be usable later; undefined where somebody has to correct something first. */
+/** Why the database may be usable later; undefined if somebody has to correct something first. */
 function whyWait(failure: unknown): string | undefined {
   const error = rootOf(failure)
   if (!error || tlsSentence(error)) return undefined
@@ -80,7 +80,7 @@ export function explained(failure: unknown): unknown {
 /** The statements need what came with this version. The tests run on the newest. */
 const leastVersion = 14
 
-/** Throws where the server is older than the statements need. */
+/** Throws if the server is older than the statements need. */
 export async function requireVersion(db: Db): Promise<void> {
   const { rows } = await db.query<{ version: string }>(`select current_setting('server_version') as version`)
   const { version } = rows[0]!

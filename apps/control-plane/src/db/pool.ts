@@ -100,7 +100,7 @@ export async function hasEnded(db: Db, pid: number): Promise<boolean> {
   return rowCount === 0
 }
 
-/** How long a request retries while the database is unavailable: the contract's time, and a short one where the caller can retry. */
+/** How long a request retries while the database is unavailable: the contract's time, and a short one if the caller can retry. */
 export const retryLimitMs = { contract: 10_000, brief: 2_000 }
 
 /**
@@ -120,7 +120,7 @@ export async function retryWhileUnavailable<T>(read: () => Promise<T>, withinMs 
   }
 }
 
-/** The error's SQLSTATE, such as `23505` for a unique violation, or its system error code; undefined where it has none. */
+/** The error's SQLSTATE, such as `23505` for a unique violation, or its system error code; undefined if it has none. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }

@@ -1,4 +1,4 @@
-// Guarantee: no slot is lost or given twice, also where a waiting caller leaves as another releases its slot.
+// Guarantee: no slot is lost or given twice, even if a waiting caller leaves as another releases its slot.
 import { expect, test } from 'vitest'
 import { Slots } from './slots.ts'
 

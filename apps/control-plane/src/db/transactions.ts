@@ -4,10 +4,10 @@ import { Batch } from './batch.ts'
 import { noteCommit } from './commits.ts'
 import { CommitUnknown, type Db, isConnectionLost, isDatabaseUnavailable, type Pool, pidOf, sqlState } from './pool.ts'
 
-/** A statement behind `begin` that fails where the transaction must not go on. */
+/** A statement behind `begin` that fails if the transaction must not go on. */
 export interface Fence {
   statement: pg.QueryConfig
-  /** Throws what the caller should see where the statement has failed. */
+  /** Throws what the caller should see if the statement has failed. */
   failed(error: unknown): never
 }
 
@@ -33,7 +33,7 @@ export interface Tx extends Db {
 
 /**
  * Runs `work` in one READ COMMITTED transaction. `begin`, the fence and the first statements of `work` share a round trip, and
- * so do later statements that are sent in one tick; where one fails, Postgres skips those behind it. Any error rolls back. A
+ * so do later statements that are sent in one tick; if one fails, Postgres skips those behind it. Any error rolls back. A
  * connection that was lost, or whose rollback fails, does not return to the pool. Statements that are sent at once are awaited
  * with `together`: `Promise.all` would go on before all are answered, and nothing may be sent behind a rollback.
  */

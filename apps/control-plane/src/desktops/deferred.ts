@@ -62,7 +62,7 @@ export interface PausedDesktop {
   command: string
   turn: number
   since: Date
-  /** Of the last attempt; null where the host is unreachable. */
+  /** Of the last attempt; null if the host is unreachable. */
   error: string | null
 }
 

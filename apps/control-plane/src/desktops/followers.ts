@@ -11,7 +11,7 @@ import { illegalRequest, isLegal } from './states.ts'
 import { type DesktopRow, lockAny, specOf } from './store.ts'
 
 /**
- * Answers the request as it has begun, or as it has failed where the desktop's state no longer allows it. Undefined where none
+ * Returns the request as it has begun, or as it has failed where the desktop's state no longer allows it. Undefined if none
  * waits, or the operation before it has not settled.
  */
 export async function beginFollower(tx: Db, behind: string): Promise<operations.OperationRow | undefined> {
@@ -58,8 +58,8 @@ async function resume(
 }
 
 /**
- * Behind a hibernation of the service: a hibernation has come true with it, and a wake without it, where it failed. Undefined
- * where the request has work to do.
+ * Behind a hibernation of the service: a hibernation has come true with it, and a wake without it, if it failed. Undefined
+ * if the request has work to do.
  */
 async function succeedAtOnce(
   tx: Db,

@@ -28,7 +28,7 @@ export async function endGenerationsOf(db: Db, desktopIds: string[], reason: str
   )
 }
 
-/** Deletes generations that were superseded long ago, so never a desktop's latest; answers how many. */
+/** Deletes generations that were superseded long ago, so never a desktop's latest; returns how many. */
 export async function pruneGenerations(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from generations where id in (

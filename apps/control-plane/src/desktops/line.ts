@@ -23,7 +23,7 @@ export const isWakeOfAwake = (kind: RequestKind, error: unknown): boolean =>
   kind === 'wake' && error instanceof Refusal && error.code === 'wrong_state' && error.extra.state === 'awake'
 
 /**
- * Refuses with `wrong_state` where the desktop's state does not allow the request. It is never the move or the hibernation of the
+ * Refuses with `wrong_state` if the desktop's state does not allow the request. It is never the move or the hibernation of the
  * service that refuses it: a request that waits behind one counts as begun, and the first to come may wait.
  */
 export function requireLegal(kind: RequestKind, desktop: DesktopRow, { ahead, next }: Line): void {

@@ -38,7 +38,7 @@ export class Quota {
     if (account) distrust(account)
   }
 
-  /** Calls `make` where the quota allows another desktop, otherwise `full` with the limit. */
+  /** Calls `make` if the quota allows another desktop, otherwise `full` with the limit. */
   async within<T extends { made: boolean }>(
     orgId: string,
     make: () => Promise<T>,
@@ -60,7 +60,7 @@ export class Quota {
     }
   }
 
-  /** Takes a place as soon as there is one. Answers the limit once it is certain that there is none. */
+  /** Takes a place as soon as there is one. Returns the limit once it is certain that there is none. */
   async #take(orgId: string): Promise<Account | number> {
     for (;;) {
       this.#options.leadership.require()

@@ -89,7 +89,7 @@ export interface TransitionRequest {
 export interface IdleRequest {
   /** What its host checks last. */
   condition: IdleCondition
-  /** Throws a refusal where the desktop is no longer idle; called under its lock. */
+  /** Throws a refusal if the desktop is no longer idle; called under its lock. */
   requireIdle(tx: Db, desktop: DesktopRow): Promise<void>
 }
 
@@ -154,7 +154,7 @@ export class Desktops {
     return this.#options.quota.within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
   }
 
-  /** Answers an earlier desktop with this key, where no other can be made. */
+  /** Returns an earlier desktop with this key, if no other can be made. */
   async #replayOr(caller: Customer, key: string | null, fingerprint: Buffer, otherwise: () => never): Promise<Created> {
     const earlier = key === null ? undefined : await this.#earlier(caller, key)
     return earlier ? replayed(earlier, fingerprint) : otherwise()
@@ -233,7 +233,7 @@ export class Desktops {
     return operations.operationToJson(row, this.#options.engine.progressOf(row))
   }
 
-  /** The operation as operators see it; undefined where there is none. */
+  /** The operation as operators see it; undefined if there is none. */
   wholeOperation(id: string): Promise<AdminOperationJson | undefined> {
     const { pool, engine } = this.#options
     return retryWhileUnavailable(() => operations.readWhole(pool, id, (row) => engine.progressOf(row)))

@@ -41,7 +41,7 @@ export interface DesktopKey {
 }
 
 /**
- * The desktops with these keys, in their order; undefined where there is none, or it is another organisation's. The limit
+ * The desktops with these keys, in their order; undefined if there is none, or it is another organisation's. The limit
  * keeps the look-up of each key in the index, whatever the planner knows of the table.
  */
 export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(DesktopJson | undefined)[]> {

@@ -12,7 +12,7 @@ import { columns, type DesktopRow } from './store.ts'
 
 /**
  * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
- * which supersedes the previous one. Fails where the state does not allow it, so the caller looks first.
+ * which supersedes the previous one. Fails if the state does not allow it, so the caller looks first.
  */
 export async function begin(db: Db, id: string, kind: RequestKind, generationId: string | null): Promise<void> {
   const { from, via } = transitions[kind]
@@ -77,7 +77,7 @@ export interface Settlement {
 
 /**
  * Settles the desktop in a state and the ledger with it, so that what is billed and what is shown agree. Throws
- * `StateMismatch` and changes nothing where the desktop is in a state from which this cause may not settle it so.
+ * `StateMismatch` and changes nothing if the desktop is in a state from which this cause may not settle it so.
  */
 export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
   const { by, operationId, livedUntilNow = false, hostId = null, atOnce = false } = settlement

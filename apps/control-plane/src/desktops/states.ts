@@ -50,7 +50,7 @@ const returns: Changes = { hibernated: ['failed'], stopped: ['failed'] }
 /** What brings a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
 export type SettledBy = RequestKind | 'correction' | 'removal' | 'return'
 
-/** The states from which this cause may bring a desktop into state `to`; none where the tables do not allow it. */
+/** The states from which this cause may bring a desktop into state `to`; none if the tables do not allow it. */
 export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopState[] {
   if (cause === 'correction') return corrections[to] ?? []
   if (cause === 'return') return returns[to] ?? []

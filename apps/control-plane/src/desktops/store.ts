@@ -30,7 +30,7 @@ export interface DesktopRow {
   hostId: string | null
   fingerprint: Buffer | null
   failureCode: RefusalCode | null
-  /** The registered image of its disk, as name@version; null before that is chosen, and where nobody has registered it. */
+  /** The registered image of its disk, as name@version; null before that is chosen, and if nobody has registered it. */
   madeFrom: string | null
   createdAt: Date
   updatedAt: Date
@@ -46,7 +46,7 @@ export type NewDesktop = Pick<
   'id' | 'orgId' | 'tier' | 'imageVersion' | 'vcpus' | 'memoryMiB' | 'diskGiB' | 'idleTimeoutSecs' | 'billingMode'
 > & { key: string | null; fingerprint: Buffer | null }
 
-/** Undefined where the organisation has already used the key. Waits for a concurrent request with the same key. */
+/** Undefined if the organisation has already used the key. Waits for a concurrent request with the same key. */
 export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-insert',

@@ -101,7 +101,7 @@ export const blocked = (reason: NonNullable<DrainedDesktop['reason']>) =>
 const mayBegin = ({ drain }: View, { action, retryAt }: DrainedDesktop): boolean =>
   drain.state === 'running' && action !== 'none' && (retryAt === null || new Date(retryAt) <= drain.now)
 
-/** Whether nothing is left to do; undefined where something is. */
+/** Whether nothing is left to do; undefined if something is. */
 export function outcomeOf({ drain, arriving }: View, all: DrainedDesktop[]): DrainRow['state'] | undefined {
   if (all.some(({ status }) => status === 'working')) return undefined
   if (drain.state === 'cancelling') return 'cancelled'

@@ -5,7 +5,7 @@ import type { PlacementRequest } from '../hosts/store.ts'
 import type { Images } from '../images/service.ts'
 
 /**
- * What must be free elsewhere before the step begins. A desktop that is awake needs its memory there, also where it is only
+ * What must be free elsewhere before the step begins. A desktop that is awake needs its memory there, even if it is only
  * hibernated: without it, its owner could not wake it again elsewhere. `mayRelay`: moves from its host may be relayed.
  */
 export function needsOf(desktop: DesktopRow, action: DrainAction, mayRelay = false): PlacementRequest {

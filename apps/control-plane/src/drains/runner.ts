@@ -103,7 +103,7 @@ export class DrainRunner {
   }
 
   /**
-   * Of those that may begin, as many as there are free slots, and only where another host has room. Where nothing else could
+   * Of those that may begin, as many as there are free slots, and only if another host has room. If nothing else could
    * change that, the others are blocked. Notes in `judged` why they wait.
    */
   async #choose(view: View, judged: Judged): Promise<Ready[]> {
@@ -149,7 +149,7 @@ export class DrainRunner {
     )
   }
 
-  /** Since when commands and transfers delay it; undefined where none do, or the grace is over. */
+  /** Since when commands and transfers delay it; undefined if none do, or the grace is over. */
   async #busySince({ hostId, graceSecs, now }: DrainRow, { desktop, known }: Ready): Promise<Date | undefined> {
     if (desktop.state !== 'awake' || graceSecs === 0) return undefined
     const since = known.busySince === null ? now : new Date(known.busySince)

@@ -25,8 +25,8 @@ export class Drains {
   }
 
   /**
-   * Cordons the host and begins to drain it. Answers the drain that is in progress where it has the same parameters; refuses
-   * with `conflict` where it has others.
+   * Cordons the host and begins to drain it. Returns the drain that is in progress if it has the same parameters; refuses
+   * with `conflict` if it has others.
    */
   async start(nameOrId: string, params: DrainParams, note: Note): Promise<DrainJson> {
     const { leadership, hosts } = this.#options

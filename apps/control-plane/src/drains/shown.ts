@@ -88,7 +88,7 @@ const idOf = (place: { id: string } | Refusal | undefined): string | null =>
 
 const isOver = ({ status }: DrainedDesktop): boolean => status !== 'waiting' && status !== 'working'
 
-/** By what such steps took lately; null where none did. */
+/** By what such steps took lately; null if none did. */
 function estimate(durations: Durations, { memoryMiB }: DesktopRow, { action }: DrainedDesktop): number | null {
   const { liveMoveSecsPerGiB: live, hibernateSecsPerGiB: saved, coldMoveSecs: cold } = durations
   const gib = memoryMiB / 1_024

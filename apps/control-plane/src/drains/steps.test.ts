@@ -1,4 +1,4 @@
-// Guarantee: a drain tries each desktop a bounded number of times, goes from live to cold only where live fails, and never
+// Guarantee: a drain tries each desktop a bounded number of times, goes from live to cold only if live fails, and never
 // hibernates because a host was unreachable or full.
 import { desktopStates } from '@dormouse/contract'
 import { expect, test } from 'vitest'

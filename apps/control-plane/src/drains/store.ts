@@ -72,7 +72,7 @@ export async function liveIds(db: Db): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Asks the drain to end; false where it has settled. */
+/** Asks the drain to end; false if it has settled. */
 export async function cancel(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(`update drains set state = 'cancelling' where id = $1 and settled_at is null`, [
     id,
@@ -80,7 +80,7 @@ export async function cancel(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Settles it, where it is still in the state that the outcome was judged in. */
+/** Settles it, if it is still in the state that the outcome was judged in. */
 export async function settle(db: Db, { id, state }: DrainRow, outcome: DrainRow['state']): Promise<boolean> {
   const { rowCount } = await db.query(
     `update drains set state = $3, settled_at = clock_timestamp() where id = $1 and state = $2 and settled_at is null`,
@@ -116,7 +116,7 @@ export async function put(db: Db, drainId: string, desktops: DrainedDesktop[]): 
   )
 }
 
-/** Deletes drains that settled long ago; answers how many. */
+/** Deletes drains that settled long ago; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(`delete from drains where settled_at < now() - $1 * interval '1 day'`, [days])
   return rowCount ?? 0

@@ -8,7 +8,7 @@ import type { View } from './judge.ts'
 import type { DrainRow } from './store.ts'
 import * as store from './store.ts'
 
-/** Undefined where there is no such drain. */
+/** Undefined if there is no such drain. */
 export function readView(pool: Pool, id: string): Promise<View | undefined> {
   const read = async (tx: Db) => {
     const drain = await store.find(tx, id)

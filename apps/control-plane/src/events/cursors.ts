@@ -11,7 +11,7 @@ const form = /^([0-9a-f]{8})([0-9a-z]{1,11})$/
 
 export const cursorOf = ({ lineage, seq }: Position): string => `${lineage}${seq.toString(36)}`
 
-/** Undefined where the text was never a cursor. */
+/** Undefined if the text was never a cursor. */
 export function parseCursor(text: string): Position | undefined {
   const [, lineage, seq] = form.exec(text) ?? []
   const number = Number.parseInt(seq ?? '', 36)

@@ -80,7 +80,7 @@ export class EventFeed {
     return { lineage: this.#lineage, seq: this.#settled?.position ?? 0 }
   }
 
-  /** Calls back with what settles from now on; answers how to stop. */
+  /** Calls back with what settles from now on; returns how to stop. */
   follow(follower: Follower): () => void {
     this.#followers.add(follower)
     this.#options.notices.listen()
@@ -104,7 +104,7 @@ export class EventFeed {
   }
 
   /**
-   * Settled events after the position, oldest first, and the position behind them. There may be more where there are fewer than
+   * Settled events after the position, oldest first, and the position behind them. There may be more if there are fewer than
    * `limit`: ask until the position is not before that of the feed. Throws `CursorGone`.
    */
   async readAfter({ lineage, seq }: Position, query: EventQuery): Promise<{ events: EventRow[]; position: Position }> {

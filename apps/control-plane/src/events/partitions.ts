@@ -11,7 +11,7 @@ export interface EventPartitionsOptions {
 
 const dayMs = 86_400_000
 const daysAhead = 3
-/** Every writer waits behind a statement that changes the partitions. Where it gets no lock, the next run repeats it. */
+/** Every writer waits behind a statement that changes the partitions. If it gets no lock, the next run repeats it. */
 const lockTimeout = `set local lock_timeout = '200ms'`
 const deleteRows = 5_000
 
@@ -81,7 +81,7 @@ async function drop(db: Db, name: string): Promise<void> {
   await db.query(`drop table ${name}`)
 }
 
-/** Answers how many rows it deleted. */
+/** Returns how many rows it deleted. */
 async function deleteUnplaced(db: Db, before: Date): Promise<number> {
   const { rows } = await db.query<{ count: number }>(
     `with old as (select seq, at from events_unplaced where at < $1 order by seq limit ${deleteRows}),

@@ -38,7 +38,7 @@ export class Settled {
     if (this.#gap) this.#gap.xid ??= xid
   }
 
-  /** Moves the position; answers how many of the numbers are settled now. */
+  /** Moves the position; returns how many of the numbers are settled now. */
   take({ seqs, xmin }: Look): number {
     const whole = this.#gap && this.#gap.xid !== null && xmin >= this.#gap.xid ? this.#gap.seq : this.position
     let count = 0

@@ -43,7 +43,7 @@ export async function see(db: Db, after: number, limit: number): Promise<Seen> {
            order by next.seq`,
     values: [after, limit],
   })
-  // There is one row where there is no event.
+  // There is one row if there is no event.
   const { lineage: name, xmin } = rows[0]!
   return { lineage: name, xmin, events: rows.filter(({ seq }) => seq !== null).map(eventOf) }
 }

@@ -12,7 +12,7 @@ export class AwakeDesktops {
     this.#desktops = desktops
   }
 
-  /** The desktop's host and generation; refuses where it is not the caller's, or not awake. */
+  /** The desktop's host and generation; refuses if it is not the caller's, or not awake. */
   async require(caller: Customer, desktopId: string) {
     return { desktopId, ...requireAwake(await this.#desktops.get(caller, desktopId)) }
   }

@@ -35,7 +35,7 @@ export async function insert(db: Db, { id, desktopId, key, fingerprint }: NewExe
   return earlier.rows[0]!
 }
 
-/** False where it was marked before. */
+/** False if it was marked before. */
 export async function markStarted(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'update execs set started_at = clock_timestamp() where id = $1 and started_at is null',

@@ -129,7 +129,7 @@ export class Execs {
     return exec
   }
 
-  /** False where another request has marked it before. */
+  /** False if another request has marked it before. */
   markStarted(id: string): Promise<boolean> {
     return this.#options.leadership.transactionAtOnce((tx) => store.markStarted(tx, id))
   }
@@ -164,7 +164,7 @@ export class Execs {
     }
   }
 
-  /** Appends input, of which the bytes before the end are skipped. Answers the end, which may be before that of the bytes. */
+  /** Appends input, of which the bytes before the end are skipped. Returns the end, which may be before that of the bytes. */
   async write(asking: Asking, execId: string, offset: number, bytes: Buffer, ends: boolean): Promise<number> {
     const request = { execId, offset, data: bytes.toString('base64'), ends, waitMs: inputWaitMs }
     const { end, gap } = await this.#ask(asking, 'exec.write', request)

@@ -4,7 +4,7 @@ import { type RangeHead, rangeHead, rangeHeadMaxBytes, refusalWithCause } from '
 
 export interface FilePart {
   head: RangeHead
-  /** Fails where fewer or more bytes come than the head says, if it says how many. */
+  /** Fails if fewer or more bytes come than the head says, if it says how many. */
   bytes: Readable
 }
 

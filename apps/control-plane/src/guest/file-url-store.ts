@@ -74,7 +74,7 @@ export async function find(db: Db, id: string): Promise<Addressed | undefined> {
   return rows[0]
 }
 
-/** Counts a use. False where it may not be used, or not any more: of two at once, `once` admits one. */
+/** Counts a use. False if it may not be used, or not any more: of two at once, `once` admits one. */
 export async function spend(db: Db, id: string, usesMax: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `update file_urls f set uses = uses + 1, last_used_at = clock_timestamp() where id = $1 and ${isLive} and uses < $2`,
@@ -83,7 +83,7 @@ export async function spend(db: Db, id: string, usesMax: number): Promise<boolea
   return rowCount === 1
 }
 
-/** False where the desktop has no such URL. Revoking twice keeps the first time. */
+/** False if the desktop has no such URL. Revoking twice keeps the first time. */
 export async function revoke(db: Db, desktopId: string, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'update file_urls set revoked_at = coalesce(revoked_at, clock_timestamp()) where id = $1 and desktop_id = $2',

@@ -108,7 +108,7 @@ async function takeFile(options: HandedFilesOptions, row: FileUrlRow, request: F
   return { size }
 }
 
-/** Where the size is known only at the end, what exceeds the limit is cut: the response does not look whole. */
+/** If the size is known only at the end, what exceeds the limit is cut: the response does not look whole. */
 function atMost(part: FilePart, maxBytes: number | null): FilePart {
   if (maxBytes === null || !part.head.whole) return part
   let size = 0

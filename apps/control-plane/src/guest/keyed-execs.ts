@@ -27,7 +27,7 @@ interface Kept {
 
 /** Added to the command's own timeout, for its end to be seen. */
 const marginMs = 10_000
-/** How often the end is looked for where all output that is shown has come. */
+/** How often the end is looked for if all output that is shown has come. */
 const lookEveryMs = 250
 const longestWaitMs = 10_000
 
@@ -73,7 +73,7 @@ export class KeyedExecs {
     return error.code === 'not_awake'
   }
 
-  /** Undefined where the guest cannot keep it and this request may run it otherwise: once. */
+  /** Undefined if the guest cannot keep it and this request may run it otherwise: once. */
   async #start(asking: Asking, id: string, body: ExecBody): Promise<ExecStateJson | undefined> {
     const { command, cwd, env, stdin } = body
     const start = {

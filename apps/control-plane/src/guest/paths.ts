@@ -10,7 +10,7 @@ export function guestPath(given: string): string {
   return why ? refuseField('path', why) : `/${given}`
 }
 
-/** Why no path can be like this; undefined where one can. */
+/** Why no path can be like this; undefined if one can. */
 function whyNot(given: string): string | undefined {
   if (given.includes('\0')) return 'must not contain NUL'
   if (Buffer.byteLength(given) > maxPathBytes) return `must have at most ${maxPathBytes} bytes`

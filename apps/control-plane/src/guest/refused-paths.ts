@@ -28,7 +28,7 @@ function named(code: Refusal['code'], { path, to }: RefusedAt): string {
   return code === 'file_exists' ? shown(to) : `${shown(path)} to ${shown(to)}`
 }
 
-/** On one line, and as JSON where it has control characters. */
+/** On one line, and as JSON if it has control characters. */
 function shown(path: string): string {
   const text = /\p{Cc}/u.test(path) ? JSON.stringify(path) : path
   return text.length > shownMaxLength ? `${text.slice(0, shownMaxLength).toWellFormed()}…` : text

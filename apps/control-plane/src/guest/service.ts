@@ -88,12 +88,12 @@ export class Guests {
     }
   }
 
-  /** The bytes of a file, once it is open. The stream fails where the transfer does. */
+  /** The bytes of a file, once it is open. The stream fails if the transfer does. */
   async readFile(caller: Customer, transfer: TransferParams): Promise<Readable> {
     return this.#receive(caller, transfer, 'guest.readFile')
   }
 
-  /** A tar archive of a folder, once that is open. The stream fails where the transfer does. */
+  /** A tar archive of a folder, once that is open. The stream fails if the transfer does. */
   async readArchive(caller: Customer, transfer: TransferParams): Promise<Readable> {
     return this.#receive(caller, transfer, 'guest.readArchive')
   }
@@ -109,7 +109,7 @@ export class Guests {
     return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })
   }
 
-  /** Part of a file, once it is open. Undefined where the host is of a release that reads whole files only. */
+  /** Part of a file, once it is open. Undefined if the host is of a release that reads whole files only. */
   async readRange(
     caller: Customer,
     transfer: TransferParams,
@@ -130,7 +130,7 @@ export class Guests {
 
 export type { FilePart }
 
-/** Where the host was lost in between, it says so: without a key the exact request would run the command again. */
+/** If the host was lost in between, it says so: without a key the exact request would run the command again. */
 function unlessDone(error: unknown): unknown {
   if (!(error instanceof Refusal) || !error.extra.mayBeDone) return error
   const detail =

@@ -26,7 +26,7 @@ export async function insert(db: Db, upload: NewUpload, forSecs: number): Promis
   return rows[0]!
 }
 
-/** Undefined where there is none, or it has expired. */
+/** Undefined if there is none, or it has expired. */
 export async function find(db: Db, orgId: string, desktopId: string, id: string): Promise<UploadRow | undefined> {
   const { rows } = await db.query<UploadRow>(
     `select ${columns} from uploads where id = $1 and desktop_id = $2 and org_id = $3 and ${isLive}`,
@@ -44,7 +44,7 @@ export async function countUnfinished(db: Db, desktopId: string): Promise<number
   return rows[0]!.count
 }
 
-/** Notes that the file is about to be placed with this length. False where the length, or the state, does not allow it. */
+/** Notes that the file is about to be placed with this length. False if the length, or the state, does not allow it. */
 export async function startPlacing(db: Db, id: string, length: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `update uploads set state = 'placing', length = $2

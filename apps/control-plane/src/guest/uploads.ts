@@ -199,7 +199,7 @@ export class Uploads {
   }
 
   /**
-   * Has the guest move the file into place. The intent is stored before: where the answer is lost, a file of that length
+   * Has the guest move the file into place. The intent is stored before: if the answer is lost, a file of that length
    * without a temporary one means that it was done.
    */
   async #place(request: UploadRequest, row: UploadRow, length: number): Promise<void> {

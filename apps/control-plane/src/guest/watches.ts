@@ -1,5 +1,5 @@
 // Watches of folders in the guest of an awake desktop. The guest keeps what changed; any replica with a link to the host reads it.
-// A cursor names the watch in the guest and how far it was read. Where anything may be missing, `overflow` says so.
+// A cursor names the watch in the guest and how far it was read. If anything may be missing, `overflow` says so.
 import { hash } from 'node:crypto'
 import {
   type ChangeJson,
@@ -69,7 +69,7 @@ export class Watches {
     }
   }
 
-  /** Refuses where the desktop, or the cursor, is not one to read from. */
+  /** Refuses if the desktop, or the cursor, is not one to read from. */
   async check({ caller, desktopId }: Asking, watched: Watched, cursor: string): Promise<void> {
     parseCursor(cursor, watched)
     await this.#awake.require(caller, desktopId)

@@ -6,7 +6,7 @@ const mostInARow = 3
 export class FailingHosts {
   readonly #desktops = new Map<string, Set<string>>()
 
-  /** Counts each desktop once: one that fails again and again may be at fault itself. Answers whether those are too many. */
+  /** Counts each desktop once: one that fails again and again may be at fault itself. Returns whether those are too many. */
   failed(hostId: string, desktopId: string): boolean {
     const known = this.#desktops.get(hostId) ?? new Set()
     if (known.has(desktopId)) return false

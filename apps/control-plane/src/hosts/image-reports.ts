@@ -7,9 +7,9 @@ export interface HostWithImages {
   name: string
   images: string[]
   digests: { image: string; digest: string }[]
-  /** Null where its agent cannot fetch images. */
+  /** Null if its agent cannot fetch images. */
   fetches: ImageFetch[] | null
-  /** Null where it makes none. */
+  /** Null if it makes none. */
   templates: { image: string; memoryMiB: number; vcpus: number }[] | null
   /** Whether new desktops come to it: no operator keeps them away. */
   isOpen: boolean

@@ -13,7 +13,7 @@ export async function insertInvite(
   return rows[0]!.expiresAt
 }
 
-/** Uses up an invitation; false where it is unknown, used or expired. */
+/** Uses up an invitation; false if it is unknown, used or expired. */
 export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update host_invites set used_at = now(), host_id = $2
@@ -31,7 +31,7 @@ export async function pruneInvites(db: Db): Promise<number> {
   return rowCount ?? 0
 }
 
-/** The host that was enrolled with this invitation and this key: answers a retry whose first answer was lost. */
+/** The host that was enrolled with this invitation and this key: returns a retry whose first answer was lost. */
 export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
   const { rows } = await db.query<{ id: string }>(
     `select hosts.id from host_invites join hosts on hosts.id = host_invites.host_id

@@ -4,14 +4,14 @@ import { lockPlacements, silentAfterMs } from './store.ts'
 
 export interface LostHost {
   lostAt: Date
-  /** When it last proved that anything on it lived; null where it never did. */
+  /** When it last proved that anything on it lived; null if it never did. */
   heardAt: Date | null
   /** It was lost before. */
   before: boolean
 }
 
 /**
- * Declares the host lost. Undefined where it sent a heartbeat lately, or was removed. Placements wait for this and then skip
+ * Declares the host lost. Undefined if it sent a heartbeat lately, or was removed. Placements wait for this and then skip
  * the host.
  */
 export async function lose(db: Db, id: string): Promise<LostHost | undefined> {
@@ -29,7 +29,7 @@ export async function lose(db: Db, id: string): Promise<LostHost | undefined> {
   return rows[0] && { ...rows[0], before: rowCount === 0 }
 }
 
-/** Takes a lost host back into service; false where it was not lost, is removed, or sent no heartbeat lately. */
+/** Takes a lost host back into service; false if it was not lost, is removed, or sent no heartbeat lately. */
 export async function takeBack(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set lost_at = null where id = $1 and removed_at is null and lost_at is not null

@@ -15,7 +15,7 @@ export async function quarantine(
   )
 }
 
-/** False where it was not quarantined. */
+/** False if it was not quarantined. */
 export async function endQuarantine(db: Db, hostId: string): Promise<boolean> {
   const { rows } = await db.query<{ was: boolean }>(
     `update hosts h set quarantined_until = null, quarantine_reason = null

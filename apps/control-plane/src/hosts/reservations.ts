@@ -78,7 +78,7 @@ export async function dropArrival(db: Db, desktopId: string): Promise<void> {
   await db.query('delete from arrivals where desktop_id = $1', [desktopId])
 }
 
-/** Deletes what is reserved for moves that have settled otherwise, as under a leader of an earlier release; answers how many. */
+/** Deletes what is reserved for moves that have settled otherwise, as under a leader of an earlier release; returns how many. */
 export async function pruneArrivals(db: Db): Promise<number> {
   const { rowCount } = await db.query(
     `delete from arrivals a where not exists (

@@ -50,7 +50,7 @@ export interface HostsOptions {
 /** Where a desktop is to be placed. */
 export interface ChosenHost {
   id: string
-  /** Keeps other placements from the host until the transaction ends. Refuses where it cannot take the desktop. */
+  /** Keeps other placements from the host until the transaction ends. Refuses if it cannot take the desktop. */
   confirm(tx: Db): Promise<void>
   reserve(tx: Db): Promise<void>
 }
@@ -106,7 +106,7 @@ export class Hosts {
     return { host_id: hostId, installation_id: installationId }
   }
 
-  /** Stores what a host reports of itself and renews its lease; false where it is lost or removed. */
+  /** Stores what a host reports of itself and renews its lease; false if it is lost or removed. */
   async heard(hostId: string, said: HostFacts): Promise<boolean> {
     const { links } = this.#options
     const facts = plausibleFacts(said)
@@ -134,7 +134,7 @@ export class Hosts {
   }
 
   /**
-   * Chooses the host that holds the desktop's disk, or the best or the named host where it has no disk yet, and runs the transaction that
+   * Chooses the host that holds the desktop's disk, or the best or the named host if it has no disk yet, and runs the transaction that
    * reserves capacity there. Runs it again with another choice where other placements have taken the capacity meanwhile.
    */
   async place<T>(
@@ -209,7 +209,7 @@ export class Hosts {
 
   /**
    * Reserves capacity on the host that holds the desktop's disk, without an answer in between: keeps other placements from the
-   * host only until the commit that is sent behind. Fails as a guard where the host cannot take the desktop.
+   * host only until the commit that is sent behind. Fails as a guard if the host cannot take the desktop.
    */
   async reserveAtOnce(tx: Db, id: string, request: store.PlacementRequest): Promise<void> {
     const reserving = reservations.reserveWhereFree(tx, id, request, this.#options.vcpusPerProcessor)
@@ -241,14 +241,14 @@ export class Hosts {
     if (!links.takesCommands(hostId) && (await store.release(pool, hostId))) links.withhold(hostId, false)
   }
 
-  /** Locks the one host with that id or name. `withheldEpoch` is why its commands are withheld, null where they are not. */
+  /** Locks the one host with that id or name. `withheldEpoch` is why its commands are withheld, null if they are not. */
   async lockNamed(tx: Db, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
     const host = await findPresent(tx, idOrName)
     return { ...host, withheldEpoch: await store.lockWithheld(tx, host.id) }
   }
 
   /**
-   * Cordons the one host with that id or name, or ends that and its quarantine; answers its id. A cordoned host takes no new
+   * Cordons the one host with that id or name, or ends that and its quarantine; returns its id. A cordoned host takes no new
    * desktops, and those on it go on. A placement that has confirmed the host commits first. Idempotent.
    */
   async setCordoned(tx: Db, idOrName: string, cordoned: boolean, note: Note): Promise<string> {

@@ -27,7 +27,7 @@ export interface HostRow {
   withheldEpoch: number | null
   /** Since when it takes no new desktops, and the drain that empties it. */
   cordonedAt: Date | null
-  /** Null where that has ended. */
+  /** Null if that has ended. */
   quarantinedUntil: Date | null
   quarantineReason: string | null
   drainId: string | null
@@ -82,7 +82,7 @@ export async function remove(db: Db, id: string): Promise<{ removedAt: Date; bef
   return { removedAt: rows[0]!.removedAt, before: rowCount === 0 }
 }
 
-/** Cordons the host, or ends that; false where it was so before. Placements wait for this and then look again. */
+/** Cordons the host, or ends that; false if it was so before. Placements wait for this and then look again. */
 export async function setCordoned(db: Db, id: string, cordoned: boolean): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set cordoned_at = case when $2 then now() end
@@ -142,7 +142,7 @@ export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<(St
   return said.map(({ id }) => found.get(id))
 }
 
-/** Uses up the one time that the host's epoch is believed, and allows its commands; false where it was used before. */
+/** Uses up the one time that the host's epoch is believed, and allows its commands; false if it was used before. */
 export async function believeEpoch(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set epoch_believed_at = now(), withheld_at = null, withheld_epoch = null
@@ -152,7 +152,7 @@ export async function believeEpoch(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Withholds commands because of the epoch that the host reports; false where they already were because of this epoch. */
+/** Withholds commands because of the epoch that the host reports; false if they already were because of this epoch. */
 export async function withhold(db: Db, id: string, epoch: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set withheld_at = coalesce(withheld_at, now()), withheld_epoch = $2
@@ -162,7 +162,7 @@ export async function withhold(db: Db, id: string, epoch: number): Promise<boole
   return rowCount === 1
 }
 
-/** Allows commands to the host again; false where they were not withheld. */
+/** Allows commands to the host again; false if they were not withheld. */
 export async function release(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'update hosts set withheld_at = null, withheld_epoch = null where id = $1 and withheld_at is not null',
@@ -171,7 +171,7 @@ export async function release(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** The epoch because of which commands are withheld, null where they are not. Locks the row until the transaction ends. */
+/** The epoch because of which commands are withheld, null if they are not. Locks the row until the transaction ends. */
 export async function lockWithheld(db: Db, id: string): Promise<number | null> {
   const { rows } = await db.query<{ epoch: number | null }>(
     'select withheld_epoch as epoch from hosts where id = $1 for update',
@@ -187,7 +187,7 @@ export async function trust(db: Db, id: string): Promise<void> {
   ])
 }
 
-/** Whether the host, or any host where none is given, sent a heartbeat so recently that it does not count as unreachable yet. */
+/** Whether the host, or any host if none is given, sent a heartbeat so recently that it does not count as unreachable yet. */
 export async function heardLately(db: Db, hostId: string | null): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from hosts where ($1::uuid is null or id = $1) and lost_at is null and removed_at is null
@@ -203,14 +203,14 @@ export interface PlacementRequest extends Capacity {
   image: string
   /** Hosts that it does not go to. */
   not?: readonly string[]
-  /** An operator has named this host: it goes there, also where the host is cordoned, or nowhere. */
+  /** An operator has named this host: it goes there, even if the host is cordoned, or nowhere. */
   only?: string | undefined
   /**
-   * It moves: not to the host that it leaves, and to none where it does not fit. `mayRelay`: it may go through the control
+   * It moves: not to the host that it leaves, and to none if it does not fit. `mayRelay`: it may go through the control
    * plane to a host without an address for moves.
    */
   leaving?: { operationId: string; not: string[]; mayRelay?: boolean }
-  /** What a host needs to fetch it; undefined where nobody has registered it. */
+  /** What a host needs to fetch it; undefined if nobody has registered it. */
   registered?: ImageRef | undefined
 }
 
@@ -231,7 +231,7 @@ export interface Candidate {
   id: string
   name: string
   images: string[]
-  /** Null where its agent is of a release that reports none. */
+  /** Null if its agent is of a release that reports none. */
   digests: { image: string; digest: string }[] | null
   /** Whether its agent can fetch images. */
   canFetch: boolean
@@ -272,7 +272,7 @@ export async function lockPlacements(db: Db, hostId: string): Promise<void> {
   })
 }
 
-/** One host with what other desktops hold, exact until the transaction ends. Empty where the host is lost or removed. */
+/** One host with what other desktops hold, exact until the transaction ends. Empty if the host is lost or removed. */
 export async function lockedCandidates(
   db: Db,
   desktopId: string,

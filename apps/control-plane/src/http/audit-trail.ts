@@ -6,7 +6,7 @@ import type { App } from './app.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
-    /** The route's action in the audit log, such as `org.create`; false where it changes nothing. */
+    /** The route's action in the audit log, such as `org.create`; false if it changes nothing. */
     act?: string | false
   }
   interface FastifyRequest {

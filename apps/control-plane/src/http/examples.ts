@@ -8,7 +8,7 @@ export interface Examples {
   answers: Record<string, unknown>
 }
 
-/** The examples of a route, where its schemas have some. */
+/** The examples of a route, if its schemas have some. */
 export function examplesOf({ body, response }: FastifySchema): Examples {
   const answers = Object.entries((response ?? {}) as Record<string, z.ZodType>)
   return {
@@ -17,7 +17,7 @@ export function examplesOf({ body, response }: FastifySchema): Examples {
   }
 }
 
-/** Undefined where any part that is needed has none. */
+/** Undefined if any part that is needed has none. */
 function exampleOf(schema: z.ZodType): unknown {
   const [own] = schema.meta()?.examples ?? []
   if (own !== undefined) return own

@@ -91,7 +91,7 @@ export function rateLimitHeaders({ extra: { rateLimit } }: Refusal): Record<stri
   }
 }
 
-/** Where the database failed before a mutation began, nothing was changed: it is safe to send again. */
+/** If the database failed before a mutation began, nothing was changed: it is safe to send again. */
 function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): Refusal | undefined {
   const { keyed, act } = routeOptions?.schema ?? {}
   if (keyed && isDatabaseUnavailable(error)) return new Refusal('database_unavailable')

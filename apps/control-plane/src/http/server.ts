@@ -62,7 +62,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable, u
       connectionsCheckingInterval: Math.ceil(headMs / 4),
       // By default Node refuses a request without Host with an empty response.
       requireHostHeader: false,
-      // No upgrades below /v1 but where one authenticates: they would bypass it.
+      // No upgrades below /v1 but if one authenticates: they would bypass it.
       shouldUpgradeCallback: ({ url = '', headers }) =>
         isWebSocket(headers.upgrade) && (!/^\/v1(\/|$)/.test(pathOf(url)) || upgrades(url)),
     },
@@ -83,7 +83,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable, u
   return app as unknown as App
 }
 
-/** The path of a request, also where the request line has a whole URL, as for a proxy. */
+/** The path of a request, even if the request line has a whole URL, as for a proxy. */
 export const pathOf = (url = ''): string => url.replace(/^https?:\/\/[^/]*/i, '')
 
 const isWebSocket = (upgrade = ''): boolean => upgrade.toLowerCase() === 'websocket'

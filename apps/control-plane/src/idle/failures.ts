@@ -8,7 +8,7 @@ const most = 10_000
 export class Failures {
   readonly #counts = new Map<string, number>()
 
-  /** Answers in how many milliseconds to try again. */
+  /** Returns in how many milliseconds to try again. */
   note(desktopId: string): number {
     const count = this.#counts.get(desktopId) ?? 0
     this.#counts.delete(desktopId)

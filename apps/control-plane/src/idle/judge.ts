@@ -26,7 +26,7 @@ export interface Facts {
   wokeAgoMs: number | null
   /** The latest change of its settings. */
   changedAgoMs: number
-  /** As its host sees it now; undefined where the host is unreachable or reports no activity. */
+  /** As its host sees it now; undefined if the host is unreachable or reports no activity. */
   seen: Seen | undefined
 }
 
@@ -35,14 +35,14 @@ type Reason = (typeof awakeReasons)[number]
 export interface AwakeReason {
   reason: Reason
   detail: string
-  /** Until it no longer keeps the desktop awake, if nothing happens; null where that is not known. */
+  /** Until it no longer keeps the desktop awake, if nothing happens; null if that is not known. */
   leftMs: number | null
 }
 
 export interface Verdict {
   activity: { class: ActivityClass; counts: boolean; now: boolean; agoMs: number | null }[]
   because: AwakeReason[]
-  /** Null where the desktop does not hibernate by itself as things are, or that time is not known. */
+  /** Null if the desktop does not hibernate by itself as things are, or that time is not known. */
   sleepsInMs: number | null
   /** It cannot fall due before. */
   lookAgainInMs: number

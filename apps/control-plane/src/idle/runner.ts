@@ -97,7 +97,7 @@ export class IdleRunner {
     return due
   }
 
-  /** Takes a place among the hibernations of the host; false where it has as many as it may have. */
+  /** Takes a place among the hibernations of the host; false if it has as many as it may have. */
   #enter(hostId: string): boolean {
     const working = this.#working.get(hostId) ?? 0
     if (working >= Math.max(1, Math.floor(this.#options.workLimits.of(hostId) * shareOfHost))) return false

@@ -78,7 +78,7 @@ export class Idle {
     })
   }
 
-  /** Deletes a wake lock, if there is one; answers those that are left. */
+  /** Deletes a wake lock, if there is one; returns those that are left. */
   removeLock(caller: Customer, id: string, name: string): Promise<WakeLockJson[]> {
     return this.#options.leadership.transaction(async (tx) => {
       const row = await desktops.lock(tx, caller.orgId, id)

@@ -24,9 +24,9 @@ export interface HostWithImages {
   name: string
   images: string[]
   digests: { image: string; digest: string }[]
-  /** Null where its agent cannot fetch images. */
+  /** Null if its agent cannot fetch images. */
   fetches: ImageFetch[] | null
-  /** Null where it makes none. */
+  /** Null if it makes none. */
   templates: TemplateSize[] | null
   /** Whether new desktops come to it: no operator keeps them away. */
   isOpen: boolean
@@ -68,8 +68,8 @@ export class Images {
   }
 
   /**
-   * The registered image that the caller's text means; undefined where nobody has registered it: then hosts look for a folder
-   * of that name. Refuses where the version is retired.
+   * The registered image that the caller's text means; undefined if nobody has registered it: then hosts look for a folder
+   * of that name. Refuses if the version is retired.
    */
   async resolve(text: string): Promise<ImageRef | undefined> {
     const { name, version } = imageNameParts(text)
@@ -150,7 +150,7 @@ export class Images {
   }
 
   /**
-   * Where that was requested, asks hosts that lack an image to fetch it, and those that have it to make a template of it. To be
+   * If that was requested, asks hosts that lack an image to fetch it, and those that have it to make a template of it. To be
    * called again and again.
    */
   async prefetch(): Promise<void> {

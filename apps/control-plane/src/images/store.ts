@@ -14,7 +14,7 @@ const columns = `i.name, i.version, i.digest, i.source, i.bytes::float8 as bytes
   i.created_at as "createdAt", u.version is not null as "inUse"`
 const tables = 'images i left join image_names u on u.name = i.name and u.version = i.version'
 
-/** The version of that name; the one that the name means where none is given. */
+/** The version of that name; the one that the name means if none is given. */
 export async function find(db: Db, name: string, version: string | undefined): Promise<ImageRow | undefined> {
   const { rows } = await db.query<ImageRow>({
     name: 'images-find',

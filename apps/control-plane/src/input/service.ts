@@ -101,7 +101,7 @@ export class Inputs {
     return { json: await this.#run(batch, body), replay: 'no' }
   }
 
-  /** Writes the batch down and borrows the claim, in one transaction; undefined where the key was used meanwhile. */
+  /** Writes the batch down and borrows the claim, in one transaction; undefined if the key was used meanwhile. */
   async #accept(
     { goodUntil }: Customer,
     holder: string,
@@ -145,7 +145,7 @@ export class Inputs {
     }
   }
 
-  /** A refusal means that nothing was done. Where the answer is lost, it is not known what was. */
+  /** A refusal means that nothing was done. If the answer is lost, it is not known what was. */
   async #send(batch: Batch, body: InputBody): Promise<InputJson> {
     const { pool, links } = this.#options
     const { id, desktopId, hostId, borrowed, key, requestId } = batch

@@ -46,7 +46,7 @@ export async function find(db: Db, { desktopId, key }: BatchKey): Promise<BatchR
   return rows[0]
 }
 
-/** Does nothing where another replica has found that its outcome is unknown. */
+/** Does nothing if another replica has found that its outcome is unknown. */
 export async function settle(db: Db, id: string, { desktopId, key }: BatchKey, result: InputJson): Promise<void> {
   await db.query(
     `update input_batches set state = $4, result = $5

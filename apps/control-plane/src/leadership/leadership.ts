@@ -55,7 +55,7 @@ export class Leadership extends EventEmitter<Events> {
     this.#options = options
   }
 
-  /** The current term; undefined where this replica does not lead. */
+  /** The current term; undefined if this replica does not lead. */
   get term(): Term | undefined {
     return this.#term
   }

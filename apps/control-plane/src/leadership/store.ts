@@ -128,7 +128,7 @@ export async function mayEndSessions(db: Db): Promise<boolean> {
   return rows[0]!.may
 }
 
-/** Extends the lease; false where another epoch has begun. Does not conflict with the key share lock of a transaction. */
+/** Extends the lease; false if another epoch has begun. Does not conflict with the key share lock of a transaction. */
 export async function renew(session: pg.Client, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
   const renewal = {
     name: 'leadership-renew',
@@ -188,7 +188,7 @@ export async function withdraw(db: Db, replicaId: string): Promise<void> {
   await db.query('delete from replicas where id = $1', [replicaId])
 }
 
-/** Removes replicas that ended without withdrawing; answers how many. */
+/** Removes replicas that ended without withdrawing; returns how many. */
 export async function pruneReplicas(db: Db): Promise<number> {
   const { rowCount } = await db.query(`delete from replicas where seen_at < now() - interval '1 day'`)
   return rowCount ?? 0

@@ -8,7 +8,7 @@ import type { Db } from '../db/pool.ts'
 export type UsageKind = 'awake' | 'hibernated'
 
 export interface Cause {
-  /** The operation that settles; null where a host reported the change. */
+  /** The operation that settles; null if a host reported the change. */
   operationId: string | null
   /** The host's success proves that the guest ran until now, as that of a save does. */
   livedUntilNow: boolean

@@ -50,7 +50,7 @@ export class EventStream extends Readable {
     return this.#state === 'live'
   }
 
-  /** Sends an event that has just settled, where the client has read everything before it. */
+  /** Sends an event that has just settled, if the client has read everything before it. */
   offer(event: EventRow, block: string): void {
     if (this.#state !== 'live' || event.seq <= this.#position.seq) return
     this.#position = { lineage: this.#position.lineage, seq: event.seq }

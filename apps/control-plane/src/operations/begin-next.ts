@@ -11,12 +11,12 @@ export interface BeginNextOptions {
   waiters: Waiters
   observer: EngineObserver
   log: Log
-  /** Answers the request as it has begun, or as it has failed; undefined where none waits. */
+  /** Returns the request as it has begun, or as it has failed; undefined if none waits. */
   follow(tx: Db, behind: string): Promise<OperationRow | undefined>
   accept(row: OperationRow): void
 }
 
-/** Never rejects: where it fails, the next adoption repeats it. */
+/** Never rejects: if it fails, the next adoption repeats it. */
 export async function beginNext(behind: string, options: BeginNextOptions): Promise<void> {
   const { leadership, waiters, observer, log, follow, accept } = options
   try {

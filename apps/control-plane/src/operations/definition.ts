@@ -17,12 +17,12 @@ export interface StepContext {
   ageMs: number
   /**
    * For a step that `advances`: stores in the step's own transaction what it has found, and that the next step begins.
-   * Throws where the operation has settled meanwhile.
+   * Throws if the operation has settled meanwhile.
    */
   advance(tx: Db, found: Findings): Promise<void>
   /**
    * Stores in a transaction what the step has found so far, so that a repetition on another replica goes on from there. Throws
-   * where the operation has settled meanwhile.
+   * if the operation has settled meanwhile.
    */
   note(tx: Db, found: Findings): Promise<void>
 }
@@ -33,7 +33,7 @@ export type Position = Pick<OperationRow, 'input' | 'step' | 'findings'>
 /** What a first step does in the transaction that accepts its operation. */
 export interface Opening {
   found: Findings
-  /** Sends its statements before it waits for the first. One fails as a guard where the step is not possible. */
+  /** Sends its statements before it waits for the first. One fails as a guard if the step is not possible. */
   write(tx: Db): Promise<unknown>
 }
 
@@ -52,7 +52,7 @@ export interface Step {
   run(context: StepContext): Promise<Findings | undefined>
   /** Takes the step back, wherever it failed. May run twice, too. */
   undo?(context: StepContext): Promise<Findings | undefined>
-  /** The findings where the undo does not succeed before the deadline. `failed` must then store the undo for later. */
+  /** The findings if the undo does not succeed before the deadline. `failed` must then store the undo for later. */
   deferred?: Findings
   /** Why there is nothing to take back. */
   noUndo?: string
@@ -73,7 +73,7 @@ export interface OperationDefinition {
    */
   lock(tx: Db, operation: OperationRow): Promise<unknown>
   /**
-   * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined where it cannot run
+   * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined if it cannot run
    * there; it then runs later, and tells why it fails.
    */
   opens?(operation: NewOperation): Opening | undefined
@@ -89,7 +89,7 @@ export interface OperationDefinition {
   succeeded(tx: Db, context: SettleContext): Promise<unknown>
   /**
    * The same where the commit is sent right behind. Sends all statements before it waits for the first, the one that locks what
-   * the operation acts on before the others. One fails as a guard where the state does not allow it; `succeeded` then runs.
+   * the operation acts on before the others. One fails as a guard if the state does not allow it; `succeeded` then runs.
    */
   succeededAtOnce?(tx: Db, context: SettleContext): Promise<unknown>
   /** What the operation answers once it has succeeded. */

@@ -1,7 +1,7 @@
 // How long operations took lately, for estimates.
 import type { Db } from '../db/pool.ts'
 
-/** Undefined where no such operation succeeded lately. */
+/** Undefined if no such operation succeeded lately. */
 export interface Durations {
   /** Of moves of desktops that are awake, and of hibernations, by the memory of the desktop. */
   liveMoveSecsPerGiB: number | undefined

@@ -57,7 +57,7 @@ export class Engine {
     else this.#start(row, term, 0, slot)
   }
 
-  /** Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. */
+  /** Returns the settled operation, or the one in progress when the cap is reached or the client disconnects. */
   wait(row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
     return this.#options.waiters.wait(row, gone, this.#running.get(row.id)?.hasSettled === false)
   }
@@ -195,7 +195,7 @@ export class Engine {
     if (this.#definition(row).precedes?.(row)) await this.#beginNext(row.id, running.term)
   }
 
-  /** Runs the steps from the stored one on. Answers why a step failed; undefined where all succeeded. */
+  /** Runs the steps from the stored one on. Answers why a step failed; undefined if all succeeded. */
   async #runSteps(running: Running): Promise<Failure | undefined> {
     const { row } = running
     const definition = this.#definition(row)
@@ -217,7 +217,7 @@ export class Engine {
     return undefined
   }
 
-  /** Waits for the slot of a step, and stores that it begins where no transaction before has done so. */
+  /** Waits for the slot of a step, and stores that it begins if no transaction before has done so. */
   async #prepare(running: Running, step: Step): Promise<void> {
     const { row, deadline } = running
     await this.#waitForSlot(running)
@@ -229,7 +229,7 @@ export class Engine {
 
   /**
    * Waits until the operation may do its work where its next step does it. That takes none of its own time. Answers why it
-   * failed where it has waited too long; one that has begun waits without a limit.
+   * failed if it has waited too long; one that has begun waits without a limit.
    */
   async #waitForSlot(running: Running): Promise<Failure | undefined> {
     const { row, signal, slot, acceptedAt } = running

@@ -16,7 +16,7 @@ export interface EngineObserver {
   run(operation: OperationRow, work: () => Promise<void>): Promise<void>
   /** Wraps one attempt of a step. */
   attempt<T>(attempt: StepAttempt, work: () => Promise<T>): Promise<T>
-  /** It has settled, also where a later request superseded it. */
+  /** It has settled, even if a later request superseded it. */
   settled(operation: OperationRow): void
   /** It is no longer with this engine, settled or not. */
   left(operation: OperationRow): void

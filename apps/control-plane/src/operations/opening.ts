@@ -5,13 +5,13 @@ import type { Begun, NewOperation } from './store.ts'
 import type { Slot, WorkQueue } from './work-queue.ts'
 
 export interface Opened {
-  /** The caller hands it to the engine, or releases it where the transaction fails. */
+  /** The caller hands it to the engine, or releases it if the transaction fails. */
   slot: Slot
   begun: Begun
   write: Opening['write']
 }
 
-/** Undefined where the operation must wait, or where its first step cannot run in that transaction. */
+/** Undefined if the operation must wait, or where its first step cannot run in that transaction. */
 export function open(operation: NewOperation, definition: OperationDefinition, queue: WorkQueue): Opened | undefined {
   const first = definition.steps[0]!
   const opening = first.advances ? definition.opens?.(operation) : { found: {}, write: async () => undefined }

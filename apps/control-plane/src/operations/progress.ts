@@ -22,7 +22,7 @@ const phases: Record<Reported['phase'], OperationPhase> = {
 
 export interface ProgressOptions {
   definitionOf(row: OperationRow): OperationDefinition
-  /** How many operations get a slot before this one; undefined where it does not wait. */
+  /** How many operations get a slot before this one; undefined if it does not wait. */
   ahead(id: string): number | undefined
 }
 
@@ -44,7 +44,7 @@ export class Progress {
     this.#reported.delete(id)
   }
 
-  /** Null once it has settled. `row` is as it was read; `running` as the engine has it, where it runs here. */
+  /** Null once it has settled. `row` is as it was read; `running` as the engine has it, if it runs here. */
   of(row: OperationRow, running: OperationRow | undefined): OperationProgress | null {
     if (isSettled(row)) return null
     if (row.behind !== null) return told('waiting', { behind: 1 })

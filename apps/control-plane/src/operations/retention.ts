@@ -5,7 +5,7 @@ const pieceRows = 5_000
 
 /**
  * Deletes operations without a key to which no interval of the ledger refers. Others keep their id, key, fingerprint and
- * outcome, and the rest is emptied. Answers how many rows it handled; each is handled once.
+ * outcome, and the rest is emptied. Returns how many rows it handled; each is handled once.
  */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rows } = await db.query<{ count: number }>(

@@ -40,7 +40,7 @@ export function runningOf(row: OperationRow, term: Term, hostsDueAt: number, slo
   return { row, term, abort, signal, yields: new AbortController(), ...times, slot, done: Promise.resolve(), ...stored }
 }
 
-/** Throws where the operation is no longer ours. */
+/** Throws if the operation is no longer ours. */
 export function requireOurs({ signal }: Running): void {
   if (signal.aborted) throw new Abandoned('leadership ended, or a later request superseded it')
 }

@@ -8,7 +8,7 @@ import type { Failure } from './findings.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 
-/** Stores a success, in one round trip where the operation's kind can. Throws `Abandoned` where it has settled meanwhile. */
+/** Stores a success, in one round trip if the operation's kind can. Throws `Abandoned` if it has settled meanwhile. */
 export async function storeSuccess(
   leadership: Leadership,
   definition: OperationDefinition,
@@ -23,7 +23,7 @@ export async function storeSuccess(
   })
 }
 
-/** Stores a failure, or removes the operation where nothing is to be left of it. A request that waits behind it is kept. */
+/** Stores a failure, or removes the operation if nothing is to be left of it. A request that waits behind it is kept. */
 export async function storeFailure(
   tx: Db,
   definition: OperationDefinition,
@@ -35,7 +35,7 @@ export async function storeFailure(
   return failed
 }
 
-/** Undefined where a guard fails: what stands behind the locks tells why. */
+/** Undefined if a guard fails: what stands behind the locks tells why. */
 async function succeedAtOnce(
   leadership: Leadership,
   definition: OperationDefinition,

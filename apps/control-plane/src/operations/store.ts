@@ -36,7 +36,7 @@ export interface OperationRow {
   result: OperationResult | null
   error: string | null
   errorCode: RefusalCode | null
-  /** Why it failed, for operators. Null where the release before stored the failure: there `error` is the cause. */
+  /** Why it failed, for operators. Null if the release before stored the failure: there `error` is the cause. */
   cause: string | null
   requestId: string | null
   fingerprint: Buffer | null
@@ -198,7 +198,7 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
 }
 
 /**
- * Stores the engine's progress and how much time is left; false where the operation has settled meanwhile because it was
+ * Stores the engine's progress and how much time is left; false if the operation has settled meanwhile because it was
  * superseded. `steps` begin now; all but the last are done with this transaction.
  */
 export async function mark(
@@ -221,7 +221,7 @@ export async function mark(
   return rowCount === 1
 }
 
-/** Locks a live operation's row in the transaction that settles it. Throws `Abandoned` where it has settled already. */
+/** Locks a live operation's row in the transaction that settles it. Throws `Abandoned` if it has settled already. */
 export async function requireLive(db: Db, id: string): Promise<void> {
   const { rowCount } = await db.query({
     name: 'operations-lock',
@@ -243,7 +243,7 @@ export async function retake(db: Db, { id, turn, findings }: Pick<OperationRow, 
 
 export const settledMeanwhile = (): Abandoned => new Abandoned('the operation has settled meanwhile')
 
-/** Fails as a guard where it has settled already. */
+/** Fails as a guard if it has settled already. */
 export async function settleSucceeded(db: Db, id: string, result: object, findings: Findings): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-succeed',
@@ -339,7 +339,7 @@ interface Mark {
   at: string
 }
 
-/** The operation as operators see it; undefined where there is none. */
+/** The operation as operators see it; undefined if there is none. */
 export async function readWhole(
   db: Db,
   id: string,

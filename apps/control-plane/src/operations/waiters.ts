@@ -1,4 +1,4 @@
-// Requests that wait for an operation to settle. They resolve at once where it settles on this replica. Otherwise the log of
+// Requests that wait for an operation to settle. They resolve at once if it settles on this replica. Otherwise the log of
 // events says when to read it; in case that is late, it is also polled every 2 s, once for all requests that wait for it.
 import { type Db, isDatabaseUnavailable } from '../db/pool.ts'
 import type { EventFeed } from '../events/feed.ts'
@@ -43,7 +43,7 @@ export class Waiters {
   }
 
   /**
-   * Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. `isHere`: it runs
+   * Returns the settled operation, or the one in progress when the cap is reached or the client disconnects. `isHere`: it runs
    * on this replica and has not settled yet, so that `settled` or `left` will be called.
    */
   async wait(row: OperationRow, gone: AbortSignal, isHere = false): Promise<OperationRow> {
@@ -119,7 +119,7 @@ class Watch {
     else void this.#look()
   }
 
-  /** Answers how many requests still wait. */
+  /** Returns how many requests still wait. */
   leave(waiter: Waiter): number {
     this.#waiters.delete(waiter)
     if (this.#waiters.size === 0) clearTimeout(this.#timer)

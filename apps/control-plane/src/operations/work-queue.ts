@@ -18,7 +18,7 @@ const placingAtOnce = 16
 export interface Ticket {
   id: string
   orgId: string
-  /** Null where no host is chosen yet. */
+  /** Null if no host is chosen yet. */
   hostId: string | null
   /** Waits only for others that overtake: it has slots of its own. */
   overtakes: boolean
@@ -28,7 +28,7 @@ export interface Ticket {
   waitedMs: number
 }
 
-/** A slot. Release it once the work is done, or where the next one is taken. */
+/** A slot. Release it once the work is done, or if the next one is taken. */
 export interface Slot {
   hostId: string | null
   release(): void
@@ -65,7 +65,7 @@ export class WorkQueue {
     return { taken: one.taken + other.taken, waiting: one.waiting.size + other.waiting.size }
   }
 
-  /** A slot, where one is free and no operation waits for it. */
+  /** A slot, if one is free and no operation waits for it. */
   tryEnter({ hostId, overtakes }: Pick<Ticket, 'hostId' | 'overtakes'>): Slot | undefined {
     return (overtakes ? this.#overtaking : this.#work).tryTake(hostId)
   }
@@ -85,7 +85,7 @@ export class WorkQueue {
     return promise.finally(() => signal.removeEventListener('abort', leave))
   }
 
-  /** About how many operations get a slot before this one; undefined where it does not wait. */
+  /** About how many operations get a slot before this one; undefined if it does not wait. */
   ahead(id: string): number | undefined {
     return this.#work.ahead(id) ?? this.#overtaking.ahead(id)
   }
@@ -124,7 +124,7 @@ class Line {
     this.#waiting.delete(id)
   }
 
-  /** How many are before it; at most, where some left the line early. */
+  /** How many are before it; at most, if some left the line early. */
   before({ number }: Waiting): number {
     return Math.min(this.size - 1, number - (this.first?.number ?? number))
   }
@@ -166,7 +166,7 @@ class Lane {
     return isFree && !this.#waitingAt.has(place) ? this.#take(hostId, place) : undefined
   }
 
-  /** Removes one that waits; false where it does not. */
+  /** Removes one that waits; false if it does not. */
   drop(id: string): boolean {
     const waiting = this.waiting.get(id)
     if (!waiting) return false

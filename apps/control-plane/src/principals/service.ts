@@ -37,7 +37,7 @@ export interface AuthenticateOptions {
   withinMs?: number
   /** Called before the look-up of a credential that was not verified lately. What it throws ends the request. */
   beforeLookUp?: () => void
-  /** Where the database is unavailable, trusts a key that was verified within the last ten minutes. For reading metrics only. */
+  /** If the database is unavailable, trusts a key that was verified within the last ten minutes. For reading metrics only. */
   trustsLately?: boolean
 }
 
@@ -65,7 +65,7 @@ export class Principals {
     this.#tokens = tokens
   }
 
-  /** The principal of an `Authorization` header that is trusted without a look-up; undefined where one is needed. */
+  /** The principal of an `Authorization` header that is trusted without a look-up; undefined if one is needed. */
   trusted(header: string | undefined): Principal | undefined {
     const credential = credentialIn(header)
     const known = credential && this.#known.get(digestOf(credential))

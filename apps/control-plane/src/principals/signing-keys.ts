@@ -34,7 +34,7 @@ export class SigningKeys {
 
   /**
    * The key that a token's header names. An unknown key causes one refresh; then it is jose's JWKSNoMatchingKey, or
-   * `idp_unreachable` where the refresh failed.
+   * `idp_unreachable` if the refresh failed.
    */
   async find(header: JWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey> {
     const found = await this.#lookUp(header, token)

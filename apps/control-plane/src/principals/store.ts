@@ -43,7 +43,7 @@ export async function listOrgs(db: Db): Promise<OrgJson[]> {
   return rows.map(orgToJson)
 }
 
-/** Answers the organisation as it is now, and its limit before; undefined where there is none. */
+/** Returns the organisation as it is now, and its limit before; undefined if there is none. */
 export async function limitOrg(
   db: Db,
   id: string,
@@ -67,7 +67,7 @@ export async function orgExists(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Undefined where there is no such organisation. `orgId` null makes an operator's key. */
+/** Undefined if there is no such organisation. `orgId` null makes an operator's key. */
 export async function insertKey(
   db: Db,
   key: { id: string; orgId: string | null; name: string; hash: Buffer },
@@ -89,7 +89,7 @@ export async function listKeys(db: Db, orgId: string | null): Promise<KeyRow[]> 
   return rows
 }
 
-/** False where there is no such customer key. Revoking twice keeps the first time. */
+/** False if there is no such customer key. Revoking twice keeps the first time. */
 export async function revokeKey(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'update keys set revoked_at = coalesce(revoked_at, now()) where id = $1 and org_id is not null',

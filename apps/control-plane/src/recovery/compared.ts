@@ -2,7 +2,7 @@
 // desktops. In memory: after a change of leader everything is compared once. Knows no host.
 import { inventoryBuckets } from '@dormouse/contract'
 
-/** By bucket; undefined where there is nothing. */
+/** By bucket; undefined if there is nothing. */
 type Digests = readonly (string | undefined)[]
 
 interface Agreed {

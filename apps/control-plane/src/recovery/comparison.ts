@@ -113,7 +113,7 @@ export class Comparison {
     }
   }
 
-  /** Corrects the desktop's state where the host has another. */
+  /** Corrects the desktop's state if the host has another. */
   async become(tx: Db, row: DesktopRow, state: DesktopRow['state'] | undefined, reason?: string | null): Promise<void> {
     if (!state || state === row.state) return
     this.#options.log.warn(

@@ -32,7 +32,7 @@ export class Epochs {
   }
 
   /**
-   * Whether the host accepts the epoch of this term. Where it reports a later one, the database's epoch is raised to it, once
+   * Whether the host accepts the epoch of this term. If it reports a later one, the database's epoch is raised to it, once
    * for each host, which ends the term. After that, commands to the host are withheld until an operator trusts it or the
    * epochs have caught up.
    */

@@ -17,7 +17,7 @@ export class Hints {
     this.#look = look
   }
 
-  /** Queues a report. It is handled at once where the host has reported nothing lately. */
+  /** Queues a report. It is handled at once if the host has reported nothing lately. */
   take(hostId: string, hint: Observation): void {
     const waiting = this.#waiting.get(hostId)
     if (!waiting) void this.#work(hostId, new Map([[hint.desktopId, hint]]))

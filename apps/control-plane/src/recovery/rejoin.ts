@@ -6,7 +6,7 @@ import type { DesktopRow } from '../desktops/store.ts'
 /** The result of one comparison: an order to the host, and perhaps a corrected state and an alarm for operators. */
 export interface Verdict {
   order: RejoinOrder['order']
-  /** The state that the database should have; undefined where it is right. */
+  /** The state that the database should have; undefined if it is right. */
   become?: DesktopState
   /** It counts as awake, and only a wake makes its guest run again. */
   hibernate?: true

@@ -92,7 +92,7 @@ export class Recovery {
     )
   }
 
-  /** An operator trusts a host; answers its id, and whether its commands were withheld. */
+  /** An operator trusts a host; returns its id, and whether its commands were withheld. */
   async trust(idOrName: string, note: Note): Promise<{ id: string; wasWithheld: boolean }> {
     const trusted = await this.#epochs.trust(idOrName, note)
     void this.compare(trusted.id)
@@ -165,7 +165,7 @@ export class Recovery {
     })
   }
 
-  /** The host's answer: empty where a later turn made the command obsolete, undefined where it failed. */
+  /** The host's answer: empty if a later turn made the command obsolete, undefined if it failed. */
   async #send(term: Term, command: DeferredCommand): Promise<object | undefined> {
     const { desktopId, generation, turn, operationId, hostId } = command
     const fence = { desktopId, generation, turn, operationId, epoch: term.epoch, deadlineMs: commandTimeoutMs }

@@ -79,7 +79,7 @@ export class Removals {
 
   /**
    * The same for a host that is unreachable, which is then lost: should it link again, it gets orders to remove what was
-   * destroyed meanwhile, and runs nothing until `takeBack`. Refuses where the host sent a heartbeat lately.
+   * destroyed meanwhile, and runs nothing until `takeBack`. Refuses if the host sent a heartbeat lately.
    */
   lose(nameOrId: string, yesLose: number, note: Note): Promise<RemovalJson> {
     return this.#end(loss, nameOrId, yesLose, note)

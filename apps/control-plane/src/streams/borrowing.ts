@@ -9,7 +9,7 @@ export interface BorrowParams extends store.Holder {
   takeover: boolean
   /** At most; it is given back before. */
   forMs: number
-  /** Throws, where another client holds it. */
+  /** Throws if another client holds it. */
   refuseHeld(held: { holder: string; since: Date | null; until: Date }): Promise<never> | Promise<void>
 }
 

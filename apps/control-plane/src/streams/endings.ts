@@ -39,7 +39,7 @@ export const endings = Object.fromEntries(
   Object.entries(table).map(([cause, ending]) => [cause, { ...ending, cause }]),
 ) as Record<ScreenEndCause, Ending>
 
-/** Why a screen that was opened on that host ends; undefined where it goes on. */
+/** Why a screen that was opened on that host ends; undefined if it goes on. */
 export function endingOn(
   now: { state: DesktopState; generation: number; hostId: string | null },
   opened: { generation: number; hostId: string },
@@ -47,7 +47,7 @@ export function endingOn(
   return endingOf(now, opened.generation) ?? (now.hostId === opened.hostId ? undefined : endings.moved)
 }
 
-/** Why no client may see a desktop in this state and generation; undefined where clients may. */
+/** Why no client may see a desktop in this state and generation; undefined if clients may. */
 export function endingOf(now: { state: DesktopState; generation: number }, generation: number): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
   if (now.state === 'waking') return endings.waking

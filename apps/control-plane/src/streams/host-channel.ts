@@ -16,7 +16,7 @@ export interface ScreenRequest {
   share?: string
 }
 
-/** Asks the host to dial back, and returns the channel; refuses where the host is unreachable or refuses. */
+/** Asks the host to dial back, and returns the channel; refuses if the host is unreachable or refuses. */
 export async function openChannel(
   { links, channels }: { links: Links; channels: Channels },
   { hostId, name, requestId, ...screen }: ScreenRequest,

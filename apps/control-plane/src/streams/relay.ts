@@ -19,7 +19,7 @@ export interface Filters {
   fromScreen: ScriptedFilter | undefined
 }
 
-/** Relays until either side ends; rejects where a side sends what cannot be parsed. */
+/** Relays until either side ends; rejects if a side sends what cannot be parsed. */
 export async function relay(socket: WebSocket, screen: Channel, { fromClient, fromScreen }: Filters): Promise<void> {
   const broken = Promise.withResolvers<void>()
   const pause = new SocketPause(socket)
@@ -84,14 +84,14 @@ export function sendPulses(socket: WebSocket): void {
   socket.once('close', () => clearInterval(beat))
 }
 
-/** Closes the socket with the reason, and terminates it where the client does not answer. */
+/** Closes the socket with the reason, and terminates it if the client does not answer. */
 export function endSocket(socket: WebSocket, { code, cause, why, next }: Ending): void {
   if (socket.protocol === screenProtocol && socket.readyState === socket.OPEN)
     socket.send(JSON.stringify({ end: { cause, why } } satisfies ScreenNote))
   hangUp(socket, code, next ? `${why}; ${next}` : why)
 }
 
-/** Closes the socket, and terminates it where the client does not answer. */
+/** Closes the socket, and terminates it if the client does not answer. */
 export function hangUp(socket: WebSocket, code: number, reason: string): void {
   if (socket.readyState === socket.CLOSED) return
   socket.resume()

@@ -16,7 +16,7 @@ const passes: Readonly<Record<number, Pass>> = {
 /** More encodings than any client has; bounds the buffer. */
 const maxPassedBytes = 4 + 4 * 1_024
 
-/** The length of the message that starts there; undefined where more bytes are needed. Throws RfbBreach on an unknown one. */
+/** The length of the message that starts there; undefined if more bytes are needed. Throws RfbBreach on an unknown one. */
 export function messageAt(bytes: Buffer, at: number): number | undefined {
   const length = clientMessageLength(bytes, at)
   if (length === 'unknown') throw new RfbBreach('an unknown message')
@@ -85,7 +85,7 @@ export class RfbFilter {
     return this.#kept.length - this.#at
   }
 
-  /** The next part that passes; undefined where more bytes are needed. */
+  /** The next part that passes; undefined if more bytes are needed. */
   #next(): Buffer | undefined {
     if (this.#phase === 'version') return this.#version()
     if (this.#phase === 'security') return this.#security()

@@ -56,7 +56,7 @@ export class RfbInputs {
     if (isInput) this.#onInput()
   }
 
-  /** Undefined where more bytes are needed. */
+  /** Undefined if more bytes are needed. */
   #lengthAt(bytes: Buffer, at: number): number | undefined {
     const length = messageAt(bytes, at)
     if (length === undefined) return undefined

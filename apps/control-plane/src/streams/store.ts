@@ -13,7 +13,7 @@ export interface Hold {
   holder: string
   generation: number
   heldUntil: Date
-  /** Null where it has been held since before this was noted. */
+  /** Null if it has been held since before this was noted. */
   heldSince: Date | null
   /** By the database's clock, which all replicas share. */
   isHeld: boolean
@@ -98,7 +98,7 @@ export async function giveBack(
   )
 }
 
-/** Who controls the desktop in this generation; undefined where the claim is free. */
+/** Who controls the desktop in this generation; undefined if the claim is free. */
 export async function controlOf(
   db: Db,
   desktopId: string,

@@ -33,7 +33,7 @@ export const moving: Ending = { ...endings.moved, why: `the desktop is moving to
 /** The client does not keep to the protocol. */
 export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unreadable', why })
 
-/** Why an exec cannot be reached on the host where it was; undefined where its desktop is as it was. */
+/** Why an exec cannot be reached on the host where it was; undefined if its desktop is as it was. */
 export function endingOf(now: { state: DesktopState; hostId: string | null }, hostId: string): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
   // Why it failed, the next request hears.
@@ -42,7 +42,7 @@ export function endingOf(now: { state: DesktopState; hostId: string | null }, ho
   return now.hostId === hostId ? undefined : endings.moved
 }
 
-/** What the refusal of one operation says by itself; undefined where the desktop's state says it. */
+/** What the refusal of one operation says by itself; undefined if the desktop's state says it. */
 export function endingAfter({ code }: Refusal): Ending | undefined {
   if (code === 'exec_unknown') return endings.deleted
   if (code === 'rate_limited') return endings.busy

@@ -40,7 +40,7 @@ export class Output {
     this.#resume()
   }
 
-  /** Sends until the end of the stream; answers the exec as it is then. */
+  /** Sends until the end of the stream; returns the exec as it is then. */
   async run(): Promise<ExecStateJson> {
     const { execs, asking, execId, stream, skipped, send } = this.#options
     let isMore = false

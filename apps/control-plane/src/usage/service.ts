@@ -75,7 +75,7 @@ export class Usage {
     return { start, end }
   }
 
-  /** The seconds of each desktop in the span and their sums; undefined where there are too many rows for one response. */
+  /** The seconds of each desktop in the span and their sums; undefined if there are too many rows for one response. */
   async query({ orgId }: Customer, span: Span): Promise<UsageJson | undefined> {
     const rows = await retryWhileUnavailable(() =>
       ledger.used(this.#options.pool, { orgId, ...span, limit: atOnceMax + 1 }),

@@ -152,7 +152,7 @@ export async function repeat(db: Db, webhookId: string, id: string): Promise<Del
   return rows[0]
 }
 
-/** Makes settled ones due now, of events since that time, oldest first. Answers how many, and where the next would begin. */
+/** Makes settled ones due now, of events since that time, oldest first. Returns how many, and where the next would begin. */
 export async function repeatSince(
   db: Db,
   webhookId: string,
@@ -201,7 +201,7 @@ export async function waiting(db: Db): Promise<Waiting> {
 
 const pruneRows = 5_000
 
-/** Deletes a batch of those that are older than so many days, or of a deleted webhook; answers how many. */
+/** Deletes a batch of those that are older than so many days, or of a deleted webhook; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from webhook_deliveries where id in (
@@ -216,9 +216,9 @@ export async function prune(db: Db, days: number): Promise<number> {
 
 export interface NextDelivery {
   orgId: string
-  /** Until it is due, in milliseconds; negative where it is late. */
+  /** Until it is due, in milliseconds; negative if it is late. */
   inMs: number
-  /** Since the first failed attempt, in milliseconds; null where the last one succeeded. */
+  /** Since the first failed attempt, in milliseconds; null if the last one succeeded. */
   failingForMs: number | null
 }
 

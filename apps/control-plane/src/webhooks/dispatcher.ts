@@ -180,7 +180,7 @@ export class Dispatcher {
     if (disabled.length > 0) log.info({ webhooks: disabled }, 'webhooks were disabled: their receivers accept nothing')
   }
 
-  /** Until the next attempt; null where it has settled. */
+  /** Until the next attempt; null if it has settled. */
   #pauseOf({ delivery: { isTest, tries, ageMs }, outcome }: Tried): number | null {
     if (outcome.error === null || isTest) return null
     return this.#options.retries.pauseMs({ tries: tries + 1, ageMs }) ?? null

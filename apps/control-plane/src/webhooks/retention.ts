@@ -3,7 +3,7 @@ import type { Db } from '../db/pool.ts'
 import * as deliveries from './deliveries.ts'
 import * as store from './store.ts'
 
-/** Deletes a batch of deliveries that are older than so many days, or of removed webhooks; answers how many rows. */
+/** Deletes a batch of deliveries that are older than so many days, or of removed webhooks; returns how many rows. */
 export async function prune(db: Db, days: number): Promise<number> {
   return (await deliveries.prune(db, days)) + (await store.pruneDeleted(db))
 }

@@ -26,7 +26,7 @@ export class Retries {
     )
   }
 
-  /** Until the next attempt, in milliseconds; undefined where the failed one was the last. */
+  /** Until the next attempt, in milliseconds; undefined if the failed one was the last. */
   pauseMs({ tries, ageMs }: { tries: number; ageMs: number }): number | undefined {
     const pauseMs = this.#pausesMs[tries - 1]
     if (pauseMs === undefined || ageMs > this.#patienceMs) return undefined

@@ -23,7 +23,7 @@ export function webhookToJson(row: WebhookRow, now = new Date()): WebhookJson {
   }
 }
 
-/** The present secret; null where it has a public key instead. */
+/** The present secret; null if it has a public key instead. */
 export const secretOf = ({ signature, keys }: WebhookRow): string | null => (signature === 'v1' ? keys[0]!.key : null)
 
 export const deliveryToJson = (row: DeliveryRow): DeliveryJson => ({

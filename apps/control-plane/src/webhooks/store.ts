@@ -29,7 +29,7 @@ const columns = `id, org_id as "orgId", url, types, signature, keys, after_seq a
 
 export type NewWebhook = Pick<WebhookRow, 'id' | 'orgId' | 'url' | 'types' | 'signature' | 'keys' | 'afterSeq'>
 
-/** Undefined where the organisation has as many as it may have. */
+/** Undefined if the organisation has as many as it may have. */
 export async function insert(db: Db, webhook: NewWebhook, most: number): Promise<WebhookRow | undefined> {
   // Two creations of one organisation are counted one after the other.
   await db.query('select 1 from organisations where id = $1 for no key update', [webhook.orgId])
@@ -71,7 +71,7 @@ export async function lock(db: Db, orgId: string, id: string): Promise<WebhookRo
   return rows[0]
 }
 
-/** Of any organisation; undefined where it is disabled or deleted. */
+/** Of any organisation; undefined if it is disabled or deleted. */
 export async function findEnabled(db: Db, id: string): Promise<WebhookRow | undefined> {
   const { rows } = await db.query<WebhookRow>({
     name: 'webhooks-enabled',
@@ -96,7 +96,7 @@ export async function put(db: Db, webhook: WebhookRow): Promise<WebhookRow> {
   return rows[0]!
 }
 
-/** Deletes it with its keys; false where there is none. Its deliveries are pruned later. */
+/** Deletes it with its keys; false if there is none. Its deliveries are pruned later. */
 export async function remove(db: Db, orgId: string, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update webhooks set deleted_at = clock_timestamp(), enabled = false, keys = '[]'
@@ -106,7 +106,7 @@ export async function remove(db: Db, orgId: string, id: string): Promise<boolean
   return rowCount === 1
 }
 
-/** Disables those that are enabled, and logs an event for each; answers their ids. */
+/** Disables those that are enabled, and logs an event for each; returns their ids. */
 export async function disable(db: Db, ids: string[], reason: WebhookDisabledReason): Promise<string[]> {
   if (ids.length === 0) return []
   const { rows } = await db.query<{ id: string }>(
@@ -164,7 +164,7 @@ export async function noteFailing(db: Db, id: string, at: Date): Promise<Date> {
 export interface ReadFrom {
   /** As it is stored. */
   seq: number
-  /** No enabled webhook wants an event up to this one; null where none is enabled. */
+  /** No enabled webhook wants an event up to this one; null if none is enabled. */
   leastWanted: number | null
 }
 
@@ -177,7 +177,7 @@ export async function readFrom(db: Db): Promise<ReadFrom> {
   return rows[0]!
 }
 
-/** Moves the position; false where another reader has moved it. */
+/** Moves the position; false if another reader has moved it. */
 export async function advance(db: Db, from: number, to: number): Promise<boolean> {
   const { rowCount } = await db.query({
     name: 'webhooks-advance',

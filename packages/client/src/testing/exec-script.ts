@@ -15,7 +15,7 @@ interface ScriptedEnd {
   dropped?: number
 }
 
-/** Answers the requests of a command that ends so; it takes all input. */
+/** Returns the requests of a command that ends so; it takes all input. */
 export function execScript({ stdout = '', stderr = '', dropped = 0, ...end }: ScriptedEnd = {}): Script {
   const printed = { stdout, stderr }
   return ({ path, query, body, method }) => {

@@ -6,7 +6,7 @@
 export interface RpcFile {
   constants: Map<string, number>
   procedures: Map<string, { number: number; high: boolean; stream?: 'in' | 'out' }>
-  /** The shape of the structure `<program>_<name>`; empty where there is none. */
+  /** The shape of the structure `<program>_<name>`; empty if there is none. */
   shape(name: string): string
 }
 

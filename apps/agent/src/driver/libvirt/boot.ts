@@ -126,7 +126,7 @@ export async function hostPartsOf(
   return { ...own, vncSocket, sshSocket, wakeSocket }
 }
 
-/** A guest agent that does not answer then costs one second instead of five. Where it fails, the desktop still works. */
+/** A guest agent that does not answer then costs one second instead of five. If it fails, the desktop still works. */
 export async function shortenAgentTimeout({ installation, log }: BootDeps, desktopId: DesktopId): Promise<void> {
   try {
     await installation.session.host.guestAgent(installation.domain(desktopId)).setResponseTimeout(1)

@@ -6,11 +6,11 @@ export interface Capabilities {
   /** From a family (`pc`, `q35`) to its newest versioned type, which stays the same over upgrades of QEMU. */
   machines: Map<string, string>
   kvm: boolean
-  /** Whom QEMU runs as, where libvirt says so. */
+  /** Whom QEMU runs as, if libvirt says so. */
   owner: { uid: number; gid: number } | undefined
 }
 
-/** Undefined where there is no QEMU for x86_64. */
+/** Undefined if there is no QEMU for x86_64. */
 export function readCapabilities(xml: string): Capabilities | undefined {
   const guests = xml.split(/<guest>/).slice(1)
   const guest = guests.find((part) => part.includes('<os_type>hvm</os_type>') && part.includes("<arch name='x86_64'>"))

@@ -5,7 +5,7 @@ import type { LibvirtHost } from '@dormouse/node-libvirt'
 import { unlessMissing } from '../../mechanics/durable-file.ts'
 import type { DriverFacts } from '../driver.ts'
 
-/** As the operator set it; undefined where the machine decides. */
+/** As the operator set it; undefined if the machine decides. */
 export interface CapacitySettings {
   processors: number | undefined
   memoryMiB: number | undefined

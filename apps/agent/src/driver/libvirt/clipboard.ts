@@ -27,7 +27,7 @@ export async function offerClipboard(domain: Domain, log: Log): Promise<void> {
   }
 }
 
-/** Does work that is impossible with that port plugged in. Where the work fails, the port is plugged in again. */
+/** Does work that is impossible with that port plugged in. If the work fails, the port is plugged in again. */
 export async function withoutClipboard(domain: Domain, log: Log, work: () => Promise<void>): Promise<void> {
   const xml = await domain.xml()
   if (!hasClipboard(xml)) return work()

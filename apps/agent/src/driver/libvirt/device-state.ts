@@ -87,7 +87,7 @@ interface Arrival extends Disposable {
 
 async function listen(socketPath: string, path: string): Promise<Arrival> {
   const written = Promise.withResolvers<void>()
-  // Where the save fails, nobody waits for it.
+  // If the save fails, nobody waits for it.
   written.promise.catch(() => undefined)
   let peer: Socket | undefined
   const server = createServer((socket) => {

@@ -58,7 +58,7 @@ export class LibvirtDisks {
   }
 
   /**
-   * The folders of the images that disks stand on. Throws where a disk cannot be read. One that is still arriving stands on none:
+   * The folders of the images that disks stand on. Throws if a disk cannot be read. One that is still arriving stands on none:
    * its bytes are another host's, which may leave it so. The journal protects the image that it will stand on.
    */
   async imageFolders(): Promise<Set<string>> {
@@ -137,12 +137,12 @@ export class LibvirtDisks {
     return syncPath(this.path(desktopId))
   }
 
-  /** When the image counts a guest as ready; undefined where the image no longer exists. */
+  /** When the image counts a guest as ready; undefined if the image no longer exists. */
   async readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
     return (await this.#imageOf(desktopId))?.ready
   }
 
-  /** The image that the disk was made of, even where its name leads to a newer one by now. */
+  /** The image that the disk was made of, even if its name leads to a newer one by now. */
   async imageOf(desktopId: DesktopId): Promise<Image> {
     return (
       (await this.#imageOf(desktopId)) ??

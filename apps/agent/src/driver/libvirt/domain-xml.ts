@@ -108,7 +108,7 @@ export function markXml({ installationId, desktopId, generation, turn, operation
   )
 }
 
-/** The mark in an element or a document; undefined where there is none of ours. */
+/** The mark in an element or a document; undefined if there is none of ours. */
 export function readMark(xml: string): Mark | undefined {
   const element = /<(?:\w+:)?desktop\b[^>]*>/.exec(xml)?.[0]
   if (!element) return undefined
@@ -118,7 +118,7 @@ export function readMark(xml: string): Mark | undefined {
   return { installationId, desktopId, generation: Number(of('generation')), turn: Number(of('turn')), operationId }
 }
 
-/** The paths of the sockets of a running domain's ports; undefined where it has no such port. */
+/** The paths of the sockets of a running domain's ports; undefined if it has no such port. */
 export const sshSocketOf = (xml: string): string | undefined => socketOf(xml, sshPort)
 export const wakeSocketOf = (xml: string): string | undefined => socketOf(xml, wakePort)
 

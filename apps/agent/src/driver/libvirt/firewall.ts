@@ -21,7 +21,7 @@ export class Firewall {
     this.#nft = nft
   }
 
-  /** The firewall is complete when this resolves. Throws a sentence for the operator where it cannot be loaded. */
+  /** The firewall is complete when this resolves. Throws a sentence for the operator if it cannot be loaded. */
   ensure(): Promise<void> {
     this.#ensuring ??= this.#ensure().finally(() => {
       this.#ensuring = undefined

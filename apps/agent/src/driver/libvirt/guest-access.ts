@@ -80,7 +80,7 @@ export class LibvirtGuests {
     this.#queues.delete(desktopId)
   }
 
-  /** The port where the domain has one, else its network address where its image has an SSH server there. */
+  /** The port if the domain has one, else its network address if its image has an SSH server there. */
   async #sshAddress(desktopId: DesktopId): Promise<SshAddress | undefined> {
     const xml = await orRefuse('the domain could not be read', this.#installation.domain(desktopId).xml())
     const path = sshSocketOf(xml)

@@ -40,7 +40,7 @@ export class GuestNetwork {
     return this.#network.name
   }
 
-  /** Sees to it that the firewall is in place. Throws a sentence for the operator where that fails. */
+  /** Sees to it that the firewall is in place. Throws a sentence for the operator if that fails. */
   ensureFirewall(): Promise<void> {
     return this.#firewall.ensure()
   }
@@ -54,7 +54,7 @@ export class GuestNetwork {
   }
 
   /**
-   * A saved domain's XML, filtered to the desktop's address. Where that is not the one that it was saved with, its guest
+   * A saved domain's XML, filtered to the desktop's address. If that is not the one that it was saved with, its guest
    * gets it at its next DHCP request.
    */
   async attach(desktopId: DesktopId, savedXml: string): Promise<string> {
@@ -102,7 +102,7 @@ export class GuestNetwork {
     return { network: this.name, mac, ip }
   }
 
-  /** dnsmasq gives a leased address to no other machine until the lease ends, even where its machine no longer exists. */
+  /** dnsmasq gives a leased address to no other machine until the lease ends, even if its machine no longer exists. */
   async #leasedToOthers(mac: string): Promise<Set<string>> {
     const leases = await orRefuse('the guests’ leases could not be read', this.#network.leases())
     return new Set(leases.filter((lease) => lease.mac !== mac).map(({ ip }) => ip))
@@ -132,7 +132,7 @@ function candidates(xml: string, desktopId: DesktopId, preferred: string | undef
   return preferred && all.includes(preferred) ? [preferred, ...all] : all
 }
 
-/** A leased address only where no other is left: its desktop then has no network until the lease ends. */
+/** A leased address only if no other is left: its desktop then has no network until the lease ends. */
 function firstFree(candidates: string[], taken: Set<string>, leased: Set<string>): string {
   const left = candidates.filter((ip) => !taken.has(ip))
   return (

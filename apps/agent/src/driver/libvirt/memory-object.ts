@@ -43,7 +43,7 @@ export function withoutArguments(xml: string): string {
   return formatXml(domain)
 }
 
-/** Whether QEMU has the guest's memory under that name. Throws a sentence where there is any other argument for QEMU. */
+/** Whether QEMU has the guest's memory under that name. Throws a sentence if there is any other argument for QEMU. */
 export function hasMemoryObject(domain: XmlElement): boolean {
   const [line, ...more] = elementsOf(domain, commandLine)
   if (!line) return false

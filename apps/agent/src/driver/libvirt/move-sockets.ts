@@ -21,7 +21,7 @@ export interface MoveFolder {
 type Listener = 'agent' | 'qemu'
 
 /**
- * Makes the desktop's folder again. QEMU's user can change names in it only where QEMU listens; there this process does nothing by
+ * Makes the desktop's folder again. QEMU's user can change names in it only if QEMU listens; there this process does nothing by
  * name but connect, which follows no link.
  */
 export async function openMoveFolder(
@@ -47,7 +47,7 @@ export async function openMoveFolder(
   }
 }
 
-/** Does nothing where the desktop has none. */
+/** Does nothing if the desktop has none. */
 export function removeMoveFolder(base: string, desktopId: DesktopId): Promise<void> {
   return removeForeignFolder(folderIn(base, desktopId))
 }

@@ -58,7 +58,7 @@ export function networkXml(name: string, bridge: string, subnet: Subnet, hosts =
   )
 }
 
-/** The addresses in a network's XML; undefined where it has none. */
+/** The addresses in a network's XML; undefined if it has none. */
 export function readSubnet(xml: string): Subnet | undefined {
   const [, gateway, netmask] = /<ip address=['"]([\d.]+)['"] netmask=['"]([\d.]+)['"]/.exec(xml) ?? []
   if (!gateway || !netmask) return undefined
@@ -81,7 +81,7 @@ export function nicXml({ network, mac, ip }: Nic): string {
   )
 }
 
-/** A domain's port on the network; undefined where it has none, or one without our filter. */
+/** A domain's port on the network; undefined if it has none, or one without our filter. */
 export function readNic(domainXml: string): Nic | undefined {
   const nic = /<interface type=['"]network['"]>[\s\S]*?<\/interface>/.exec(domainXml)?.[0] ?? ''
   const of = (form: RegExp) => form.exec(nic)?.[1]

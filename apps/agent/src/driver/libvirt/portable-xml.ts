@@ -150,7 +150,7 @@ const domainRule: Rule = {
   },
 }
 
-/** Throws a sentence where the XML has anything that Dormouse's domains do not have, or more than the desktop's size. */
+/** Throws a sentence if the XML has anything that Dormouse's domains do not have, or more than the desktop's size. */
 export function requirePortable(xml: string, spec: DesktopSpec, mark: Mark): void {
   const domain = parseXml(xml)
   if (domain.name !== 'domain') throw new Error(`the root is <${domain.name}>`)
@@ -221,7 +221,7 @@ export function withHostParts(xml: string, parts: HostParts, networkName: string
   return formatXml(domain)
 }
 
-/** The device with this host's paths; none where libvirt makes it by itself. */
+/** The device with this host's paths; none if libvirt makes it by itself. */
 function hosted(device: XmlElement, parts: HostParts, networkName: string | undefined): XmlElement[] {
   const without = (...names: string[]) =>
     elementsOf(device).filter(({ name }) => !names.includes(name) && name !== 'alias')

@@ -48,7 +48,7 @@ export async function virtualBytesIn(path: string): Promise<number> {
   }
 }
 
-/** The file that the disk is an overlay on; undefined where there is none. Throws where the file is no qcow2 image. */
+/** The file that the disk is an overlay on; undefined if there is none. Throws if the file is no qcow2 image. */
 export async function backingFileIn(path: string): Promise<string | undefined> {
   const file = await open(path, 'r')
   try {

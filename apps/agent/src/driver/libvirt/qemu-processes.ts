@@ -35,7 +35,7 @@ export class QemuProcesses {
     }
   }
 
-  /** How long its virtual processors have run or waited for a processor; undefined where it is not visible. */
+  /** How long its virtual processors have run or waited for a processor; undefined if it is not visible. */
   async processorMs(domainName: string): Promise<number | undefined> {
     if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
     const found = this.#found.get(domainName)
@@ -44,7 +44,7 @@ export class QemuProcesses {
 
   /**
    * How much of the host's memory it holds, and gives back when it ends: without the files that it maps, such as QEMU itself, or
-   * a template's memory. Undefined where it is not visible.
+   * a template's memory. Undefined if it is not visible.
    */
   async residentMiB(domainName: string): Promise<number | undefined> {
     const pid = await this.#pidOf(domainName)
@@ -53,13 +53,13 @@ export class QemuProcesses {
     return kib ? Math.ceil(Number(kib) / 1024) : undefined
   }
 
-  /** Sets `oom_score_adj`. Where the agent is not allowed to, the kernel decides as for any other process. */
+  /** Sets `oom_score_adj`. If the agent is not allowed to, the kernel decides as for any other process. */
   async setOomScore(domainName: string, score: number): Promise<void> {
     const pid = await this.#pidOf(domainName)
     if (pid) await writeFile(`/proc/${pid}/oom_score_adj`, `${score}`).catch(() => undefined)
   }
 
-  /** It gets what processors others leave. Where the agent is not allowed to, it shares them. */
+  /** It gets what processors others leave. If the agent is not allowed to, it shares them. */
   async yieldProcessors(domainName: string): Promise<void> {
     const pid = await this.#pidOf(domainName)
     const threads = pid ? await readdir(`/proc/${pid}/task`).catch((): string[] => []) : []
@@ -83,7 +83,7 @@ export class QemuProcesses {
     return state === 'T' || state === 't'
   }
 
-  /** Whether it runs, or waits for a processor or the disk; undefined where it is not visible. */
+  /** Whether it runs, or waits for a processor or the disk; undefined if it is not visible. */
   async #wants(domainName: string, overMs: number): Promise<boolean | undefined> {
     if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
     const found = this.#found.get(domainName)
@@ -95,7 +95,7 @@ export class QemuProcesses {
     return waited || (after - before) / (performance.now() - startedAt) > busyShare
   }
 
-  /** Undefined where it was not found yet, or has ended: after a wake a desktop has another process. */
+  /** Undefined if it was not found yet, or has ended: after a wake a desktop has another process. */
   #stateOf(domainName: string): string | undefined {
     const found = this.#found.get(domainName)
     const stat = found && statOf(found.pid)
@@ -125,7 +125,7 @@ export class QemuProcesses {
   }
 }
 
-/** How long its vCPUs have run or waited for a processor since they started; undefined where the kernel does not say. */
+/** How long its vCPUs have run or waited for a processor since they started; undefined if the kernel does not say. */
 async function wantedMs(pid: number): Promise<number | undefined> {
   try {
     const threads = await readdir(`/proc/${pid}/task`)

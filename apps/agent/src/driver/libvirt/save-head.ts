@@ -1,5 +1,5 @@
 // The head of a file in which libvirt has saved a guest: the domain's XML, and a cookie of libvirt's. It is followed by QEMU's
-// stream, which begins where it did when the head is rewritten. So a copy of the file can be restored as another domain.
+// stream, which begins if it did when the head is rewritten. So a copy of the file can be restored as another domain.
 import { open } from 'node:fs/promises'
 import { refuse } from '@dormouse/contract'
 import { headerBytes, wholeMagic } from '../saved-file.ts'

@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises'
 import { headerBytes, wholeMagic } from '../saved-file.ts'
 import { cookieAt, lengthAt, maxTextBytes } from './save-head.ts'
 
-/** The `<cpu>` of the guest; undefined where the file has none. */
+/** The `<cpu>` of the guest; undefined if the file has none. */
 export async function savedCpu(path: string): Promise<string | undefined> {
   const file = await open(path, 'r')
   try {

@@ -30,7 +30,7 @@ export class Session {
     this.#onEvent = onEvent
   }
 
-  /** Tries once, and retries in the background where that failed. */
+  /** Tries once, and retries in the background if that failed. */
   async begin(): Promise<void> {
     if (await this.#try()) return
     void this.#retry()

@@ -23,7 +23,7 @@ export interface LibvirtSettings {
   networkPrefix: string | undefined
   networkAllow: readonly AllowedDestination[]
   capacity: CapacitySettings
-  /** Whether desktops map the memory of templates: `auto` only where QEMU opens it read-only. */
+  /** Whether desktops map the memory of templates: `auto` only if QEMU opens it read-only. */
   shareTemplates: 'auto' | 'on' | 'off'
   observeCall?: CallObserver | undefined
 }

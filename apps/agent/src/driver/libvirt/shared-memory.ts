@@ -1,5 +1,5 @@
 // Templates whose memory's file desktops map, each privately: the host holds once what no desktop has changed, and a first wake
-// copies no memory. Where QEMU cannot do it here, desktops get copies until the agent starts again.
+// copies no memory. If QEMU cannot do it here, desktops get copies until the agent starts again.
 import { chmod, chown, open, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopSpec, Refusal } from '@dormouse/contract'

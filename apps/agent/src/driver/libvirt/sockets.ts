@@ -13,7 +13,7 @@ export class Sockets {
     this.#folder = folder
   }
 
-  /** The socket's path, in a folder that exists; null where libvirt chooses. */
+  /** The socket's path, in a folder that exists; null if libvirt chooses. */
   async ready(desktopId: DesktopId, kind: (typeof kinds)[number]): Promise<string | null> {
     if (!this.#folder) return null
     privateFolder(this.#folder, 0o711)

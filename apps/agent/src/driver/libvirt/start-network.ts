@@ -9,7 +9,7 @@ import { filterName, gatewayOf, networkXml, readHosts, readSubnet, type Subnet, 
 import { installationName } from './storage-pool.ts'
 
 export interface Networking {
-  /** Undefined where guests have none. */
+  /** Undefined if guests have none. */
   network?: GuestNetwork
   /** For the operator. */
   summary: string

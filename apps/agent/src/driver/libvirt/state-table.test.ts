@@ -1,4 +1,4 @@
-// Guarantee: whatever libvirt reports of a domain, its desktop counts as stopped only where no process holds its memory any more.
+// Guarantee: whatever libvirt reports of a domain, its desktop counts as stopped only if no process holds its memory any more.
 import { domainState, pausedReason, runningReason, shutoffReason } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
 import { meaningOf } from './state-table.ts'

@@ -22,7 +22,7 @@ const states: Record<Exclude<DomainStateName, 'paused'>, Meaning> = {
 }
 
 /**
- * A guest keeps its memory whatever has paused it, also where that was a crash or libvirt's own work that was cut. Its disk is the
+ * A guest keeps its memory whatever has paused it, even if that was a crash or libvirt's own work that was cut. Its disk is the
  * only cause that passes by itself.
  */
 const pauses: Record<PausedReason, Meaning> = {

@@ -183,7 +183,7 @@ export class LibvirtTemplates implements TemplateDriver {
   }
 }
 
-/** Without a copy where the file system can share the blocks. What is copied is read-only. */
+/** Without a copy if the file system can share the blocks. What is copied is read-only. */
 async function copyPrivate(from: string, to: string): Promise<void> {
   await copyFile(from, to, constants.COPYFILE_FICLONE)
   await chmod(to, 0o600)

@@ -15,7 +15,7 @@ const openEndForm = /\s*(\/?)>/y
 const closeForm = new RegExp(`</(${nameForm})\\s*>`, 'y')
 const textForm = /[^<]+/y
 
-/** The document's root. Throws where the text is anything but elements, attributes and text. */
+/** The document's root. Throws if the text is anything but elements, attributes and text. */
 export function parseXml(text: string): XmlElement {
   if (text.length > maxChars) throw new Error(`the XML has more than ${maxChars} characters`)
   const source = new Source(text)

@@ -267,7 +267,7 @@ export class SimulatedGuest implements GuestTransport {
     }
   }
 
-  /** One step of a transfer; refused where the guest that started it has ended. */
+  /** One step of a transfer; refused if the guest that started it has ended. */
   async #step(operation: 'writeFile' | 'readFile', life: AbortSignal): Promise<void> {
     const gone = () => refuse('guest_unavailable', 'the guest ended during the transfer')
     await this.#machine.faults.enter(operation, life).catch((error) => {

@@ -1,6 +1,6 @@
 // Scripts of the host's that a simulated guest knows by their first line. It does not run them.
 
-/** What the script prints that makes a guest nobody's; undefined where the command is another one. */
+/** What the script prints that makes a guest nobody's; undefined if the command is another one. */
 export const sealing = (command: string | string[]): string | undefined =>
   begins(command, '# seal a template') ? sealedGuest : undefined
 

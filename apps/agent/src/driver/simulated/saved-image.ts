@@ -27,7 +27,7 @@ export async function writeSaved(
   }
 }
 
-/** What was saved; `memory_image_damaged` where the file is not whole. */
+/** What was saved; `memory_image_damaged` if the file is not whole. */
 export function readSaved(path: string): SimulatedDomain {
   const bytes = readFileSync(path)
   if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')

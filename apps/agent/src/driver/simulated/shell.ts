@@ -28,7 +28,7 @@ class Exit {
 
 export type Output = { stdout: string; stderr: string }
 
-/** Runs a string as `/bin/sh -c` does. What it prints goes to `out`, also what it has printed where it fails. */
+/** Runs a string as `/bin/sh -c` does. What it prints goes to `out`, also what it has printed if it fails. */
 export async function runShell(
   world: ShellWorld,
   script: string,
@@ -44,7 +44,7 @@ export async function runShell(
   }
 }
 
-/** Runs an array without a shell; `command_not_run` where there is no such program. */
+/** Runs an array without a shell; `command_not_run` if there is no such program. */
 export async function runArray(
   world: ShellWorld,
   words: string[],

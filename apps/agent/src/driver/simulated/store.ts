@@ -70,9 +70,9 @@ const smallBytes = 64 * 1024
  */
 export class JsonFolder<T> {
   readonly #folder: string
-  /** Null where it has ended. */
+  /** Null if it has ended. */
   readonly #schema: z.ZodType<T | null>
-  /** What was read or written last, undefined where it has ended; `whole` where the file ends with a line feed. */
+  /** What was read or written last, undefined if it has ended; `whole` if the file ends with a line feed. */
   readonly #known = new Map<DesktopId, { version: Version; value: T | undefined; whole: boolean }>()
 
   constructor(folder: string, schema: z.ZodType<T>) {

@@ -36,7 +36,7 @@ const timedOut = 'timeout'
 
 export const isSupervisor = (program: string): boolean => /\/supervise-[0-9a-f]{12}$/.test(program)
 
-/** Undefined where the guest has no such program. */
+/** Undefined if the guest has no such program. */
 export async function runSupervisor(
   world: SupervisorWorld,
   words: string[],

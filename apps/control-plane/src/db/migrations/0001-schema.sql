@@ -124,7 +124,7 @@ create table desktops (
   updated_at timestamptz not null default clock_timestamp(),
   -- Why a desktop is failed, as a code of the table of refusals; null in every other state.
   failure_code text,
-  -- The registered image that the desktop's disk was made from, as name@version; null where nobody has registered it.
+  -- The registered image that the desktop's disk was made from, as name@version; null if nobody has registered it.
   made_from text,
   -- Desktops hibernate by themselves: when each was last used, what holds it awake, and since when that counts.
   -- The classes of activity that count; null: the default.
@@ -237,7 +237,7 @@ create table usage_intervals (
   kind text not null check (kind in ('awake', 'hibernated')),
   generation bigint not null,
   host_id uuid references hosts,
-  -- Null where no operation did it: a host's inventory or report told the change.
+  -- Null if no operation did it: a host's inventory or report told the change.
   opened_by uuid references operations,
   closed_by uuid references operations,
   period tstzrange not null,
@@ -692,7 +692,7 @@ create table input_batches (
   requested_by text not null,
   -- running, done, failed, interrupted or unknown.
   state text not null,
-  -- As the response has it, without a picture and without what was typed. Null while it runs, and where it is unknown.
+  -- As the response has it, without a picture and without what was typed. Null while it runs, and if it is unknown.
   result jsonb,
   -- While it runs, its replica renews this. Afterwards it cannot be known any more what was done.
   alive_until timestamptz not null,

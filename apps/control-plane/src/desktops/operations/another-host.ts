@@ -69,7 +69,7 @@ async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContex
   return error.code === 'host_unreachable' && (await hosts.isSilent(hostId))
 }
 
-/** Binds the desktop to another host; false where none can take it. */
+/** Binds the desktop to another host; false if none can take it. */
 async function leave(deps: AnotherHostContext, context: StepContext, because: Refusal): Promise<boolean> {
   const { leadership, hosts } = deps
   const { desktopId } = context.operation

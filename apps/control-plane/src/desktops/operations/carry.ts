@@ -40,7 +40,7 @@ export interface CarryContext {
   relays: Relays
 }
 
-/** What it holds on the new host, and where it may go. */
+/** What it holds on the new host, and if it may go. */
 export interface Destination {
   from: string
   /** Null for the best host. */
@@ -157,7 +157,7 @@ async function stillOwing(deps: CarryContext, context: StepContext, to: string |
   return able.length === 0 ? owing : read()
 }
 
-/** Why the host cannot take the desktop; null where it can. Then it has the image, fetched where it lacked it. */
+/** Why the host cannot take the desktop; null if it can. Then it has the image, fetched where it lacked it. */
 async function misfitOf(
   deps: CarryContext,
   context: StepContext,
@@ -210,7 +210,7 @@ export async function begin(deps: CarryContext, context: StepContext, from: stri
 }
 
 /**
- * The new host listens, and the old one sends everything: through this replica where the hosts cannot reach each other. Each
+ * The new host listens, and the old one sends everything: through this replica if the hosts cannot reach each other. Each
  * attempt has a key of its own.
  */
 export async function send(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
@@ -309,7 +309,7 @@ export async function isDecided(db: Db, desktopId: string, findings: Findings): 
   return to !== undefined && (await lockAny(db, desktopId))?.hostId === to
 }
 
-/** The new host lets the desktop run. Where it cannot now, that is deferred: it never goes back. */
+/** The new host lets the desktop run. If it cannot now, that is deferred: it never goes back. */
 export async function settle(
   { links }: CarryContext,
   context: StepContext,
@@ -391,7 +391,7 @@ export async function keep(deps: CarryContext, context: StepContext, from: strin
   return answer ? { kept: answer === 'deferred' ? 'deferred' : state.parse((answer as { state?: unknown }).state) } : {}
 }
 
-/** Undefined where the move was decided after all: then nothing goes back. */
+/** Undefined if the move was decided after all: then nothing goes back. */
 async function takeBack(
   { leadership, links, relays }: CarryContext,
   context: StepContext,

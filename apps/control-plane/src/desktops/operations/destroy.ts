@@ -67,7 +67,7 @@ export const destroy = (deps: DestroyContext): OperationDefinition => ({
   afterwards: async ({ operation }) => deps.quota.freed(operation.orgId),
 
   /**
-   * Where the host refuses to remove it, the destroy fails and may be requested again. An operation that the destroy has
+   * If the host refuses to remove it, the destroy fails and may be requested again. An operation that the destroy has
    * superseded does not resume, so the desktop counts as stopped until its host reports otherwise.
    */
   async failed(tx, { operation }) {

@@ -29,7 +29,7 @@ export function stateAfterFailure(
 export const leftNothing = ({ hostId }: Pick<Input, 'hostId'>, asleep: AsleepResult | undefined): boolean =>
   hostId === null && (asleep === undefined || (asleep !== 'deferred' && asleep.state === 'absent'))
 
-/** What the failed wake has cost, in half a sentence; undefined where the failure itself says it. */
+/** What the failed wake has cost, in half a sentence; undefined if the failure itself says it. */
 export function lossOf(
   { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
   asleep: AsleepResult | undefined,

@@ -1,4 +1,4 @@
-// Hibernate: save. Where it fails, the host is asked for the actual state, and that becomes the desktop's.
+// Hibernate: save. If it fails, the host is asked for the actual state, and that becomes the desktop's.
 
 import { type DesktopState, observation, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'

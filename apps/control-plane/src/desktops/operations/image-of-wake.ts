@@ -9,8 +9,8 @@ import { inputOf } from './input.ts'
 const findings = z.object({ image: imageRef.optional() })
 
 /**
- * The image that the disk is to be made from; undefined where there is a disk, or where nobody has registered the image. A
- * desktop that is bound to a host keeps the version that was chosen for it there. Refuses where the version is retired.
+ * The image that the disk is to be made from; undefined if there is a disk, or if nobody has registered the image. A
+ * desktop that is bound to a host keeps the version that was chosen for it there. Refuses if the version is retired.
  */
 export async function imageOf(
   images: Images,

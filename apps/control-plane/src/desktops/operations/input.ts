@@ -45,6 +45,6 @@ export const commandOptions = ({ operation, signal, remainingMs }: StepContext) 
   requestId: operation.requestId ?? undefined,
 })
 
-/** An undo is deferred at once where the host is unreachable or has already executed a later turn. */
+/** An undo is deferred at once if the host is unreachable or has already executed a later turn. */
 export const cannotBeDoneNow = (error: unknown): boolean =>
   isOvertaken(error, 'request') || (error instanceof Refusal && error.code === 'host_unreachable')

@@ -50,7 +50,7 @@ export interface WakeContext {
 const findings = z.object({
   hostId: z.string().optional(),
   resumedFrom: resumedFrom.optional(),
-  /** Absent where the host cannot tell. */
+  /** Absent if the host cannot tell. */
   ready: z.boolean().optional(),
   path: wakePath.optional(),
   asleep: asleepResult.optional(),
