@@ -33,7 +33,12 @@ export async function serve(script: Script): Promise<ScriptedServer> {
   const server = createServer(async (incoming, outgoing) => {
     const request = await readRequest(incoming)
     seen.push(request)
-    send(outgoing, await script(request, seen.length - 1))
+    const reply = await Promise.resolve(script(request, seen.length - 1)).catch((error: unknown) => {
+      // A script that waits for what never comes is no failure once its client has gone.
+      if (outgoing.destroyed) return 'hang' as const
+      throw error
+    })
+    send(outgoing, reply)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
