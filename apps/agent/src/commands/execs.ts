@@ -1,4 +1,4 @@
-// Execs in the guest of an awake desktop: started, read and controlled. Each command is short, or waits for output.
+// Commands in the guest of an awake desktop: run to their end, or as execs that are started, read and controlled.
 import type { CommandName } from '@dormouse/contract'
 import type { AwakeDeps } from '../desktops/awake-guest.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
@@ -11,9 +11,10 @@ interface ExecDeps extends AwakeDeps {
   execActivity: Pick<ExecActivity, 'started' | 'moved'>
 }
 
-type ExecName = Extract<CommandName, `exec.${string}`>
+type ExecName = Extract<CommandName, 'guest.exec' | `exec.${string}`>
 
 export const execHandlers: { [N in ExecName]: CommandHandler<N, ExecDeps> } = {
+  'guest.exec': startingInGuest((_deps, guest, command) => guest.exec(command)),
   'exec.start': startingInGuest(async ({ execs, execActivity }, guest, request) => {
     const exec = await execs.start(guest, request)
     execActivity.started(request, exec)

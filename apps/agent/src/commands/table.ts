@@ -1,15 +1,9 @@
 // Every command of the contract with its handler; a missing one does not compile.
 import { type CommandName, type CommandPayload, commands, type Fence, refuse } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
-import type { AsleepDeps } from '../desktops/asleep.ts'
-import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
-import type { Furnishing } from '../desktops/furnishing.ts'
-import type { OrderDeps } from '../desktops/orders.ts'
 import { explainSilence, requireUnpaused, type SilenceDeps } from '../desktops/silent-guests.ts'
 import type { Templates } from '../desktops/templates.ts'
-import type { WakeDeps } from '../desktops/wake.ts'
-import type { WarmCopies } from '../desktops/warm-copies.ts'
 import type { Appends } from '../guest/appends.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
@@ -19,51 +13,33 @@ import type { Inputs } from '../input/inputs.ts'
 import type { PictureEncoder } from '../input/picture-encoder.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
-import type { CallsInFlight } from './calls-in-flight.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
-import { dropWarmCopies } from './drop-warm-copies.ts'
-import { ensureAbsent } from './ensure-absent.ts'
-import { ensureAsleep } from './ensure-asleep.ts'
-import { ensureAwake } from './ensure-awake.ts'
-import { ensureDestroyed } from './ensure-destroyed.ts'
-import { ensureDisk } from './ensure-disk.ts'
-import { ensureHibernated } from './ensure-hibernated.ts'
-import { ensureImage } from './ensure-image.ts'
+import { type DesktopDeps, desktopHandlers } from './desktops.ts'
 import { changeEntry, listEntries } from './entries.ts'
-import { exec } from './exec.ts'
 import { execHandlers } from './execs.ts'
-import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
-import { inspectImage } from './inspect-image.ts'
-import { inventory } from './inventory.ts'
+import { imageHandlers } from './images.ts'
 import { lookAtScreen } from './look-at-screen.ts'
-import { moveCheck } from './move-check.ts'
-import { moveAbandon, moveArrive, movePrepare, moveSettle } from './move-in.ts'
-import { moveBegin, moveKeep, moveRelease, moveSend } from './move-out.ts'
-import { moveTraits } from './move-traits.ts'
-import { observe } from './observe.ts'
+import { moveHandlers } from './moves.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
 import { readArchive, readFile, readRange } from './read-file.ts'
-import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
-import { tidy } from './tidy.ts'
 import { appendUpload, uploadStep } from './upload.ts'
 import { watchHandlers } from './watches.ts'
 import { writeArchive, writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
-export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps, MoveDeps, SilenceDeps {
-  turns: OrderDeps['turns']
+export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
+  turns: DesktopDeps['turns']
   report: SilenceDeps['report']
-  driver: WakeDeps['driver']
+  driver: DesktopDeps['driver']
   moves: MoveDeps['moves']
-  memory: WakeDeps['memory']
-  digests: WakeDeps['digests']
-  guests: AsleepDeps['guests']
+  memory: DesktopDeps['memory']
+  digests: DesktopDeps['digests']
+  guests: DesktopDeps['guests']
   fetcher: ImageFetcher
   failpoints: Failpoints
-  calls: CallsInFlight
   transfers: Transfers
   execs: GuestExecs
   watches: GuestWatches
@@ -72,33 +48,13 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   inputs: Inputs
   pictures: PictureEncoder
   screenClients: ScreenClients
-  warm: WarmCopies
   templates: Templates
-  furnishing: Furnishing
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
-  'desktop.ensureDisk': ensureDisk,
-  'desktop.ensureAwake': ensureAwake,
-  'desktop.ensureHibernated': ensureHibernated,
-  'desktop.ensureAsleep': ensureAsleep,
-  'desktop.ensureDestroyed': ensureDestroyed,
-  'desktop.ensureAbsent': ensureAbsent,
-  'desktop.tidy': tidy,
-  'desktop.observe': observe,
-  'host.inventory': inventory,
-  'host.rejoin': rejoin,
-  'move.traits': moveTraits,
-  'move.check': moveCheck,
-  'move.begin': moveBegin,
-  'move.prepare': movePrepare,
-  'move.send': moveSend,
-  'move.arrive': moveArrive,
-  'move.settle': moveSettle,
-  'move.release': moveRelease,
-  'move.abandon': moveAbandon,
-  'move.keep': moveKeep,
-  'guest.exec': exec,
+  ...desktopHandlers,
+  ...moveHandlers,
+  ...imageHandlers,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
   'guest.readRange': readRange,
@@ -108,10 +64,6 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.writeArchive': writeArchive,
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
-  'host.dropWarmCopies': dropWarmCopies,
-  'image.inspect': inspectImage,
-  'image.fetch': fetchImage,
-  'image.ensure': ensureImage,
   'stream.open': openStream,
   'stream.picture': takePicture,
   ...execHandlers,
