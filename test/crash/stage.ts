@@ -101,7 +101,7 @@ export class Stage {
     const log = createLog({ name: 'crash', level: 'silent' })
     // No wake runs in this process.
     const leadership = { transaction: () => Promise.reject(new Error('this process never leads')) }
-    const settings = { leadership, leaseMs: 60_000, vcpusPerProcessor: 32, quarantineMs: 0 }
+    const settings = { leadership, vcpusPerProcessor: 32, quarantineMs: 0 }
     const options = { pool: this.pool, links: new Links(), installationId: this.#installationId, ...settings, log }
     const { token } = await new Hosts(options).invite(hostOf[agent])
     const child = new Child({

@@ -49,6 +49,8 @@ interface Link {
 }
 
 const callTimeoutMs = 15_000
+/** A replica waits for a database that is slow. */
+const beatTimeoutMs = 60_000
 /** Each desktop has a limit of its own, far below; this one is for a faulty replica. */
 const maxInFlight = 4_096
 
@@ -158,7 +160,7 @@ export class Control {
     }
   }
 
-  async #beat(peer: Peer, { heartbeatMs, leaseMs }: Welcome): Promise<void> {
+  async #beat(peer: Peer, { heartbeatMs }: Welcome): Promise<void> {
     const gone = Promise.withResolvers<void>()
     peer.once('close', () => gone.resolve())
     while (!peer.closed) {
@@ -167,7 +169,9 @@ export class Control {
       await Promise.race([pause.promise, gone.promise])
       clearTimeout(timer)
       if (peer.closed) return
-      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(peer), { timeoutMs: leaseMs })
+      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(peer), {
+        timeoutMs: beatTimeoutMs,
+      })
       const heard = agentCalls['host.heartbeat'].result.parse(answer)
       this.#options.heard(heard)
       this.#learn(heard.replicas)

@@ -173,11 +173,6 @@ const settings = z.object({
   ),
   leadershipLeaseMs: ms('DORMOUSE_LEASE_SECS', 3, 'duration of the leadership lease'),
   heartbeatMs: ms('DORMOUSE_HEARTBEAT_SECS', 5, 'how often an agent sends a heartbeat'),
-  hostLeaseMs: ms(
-    'DORMOUSE_HOST_LEASE_SECS',
-    60,
-    'how long a host may be silent before its desktops on shared storage must stop',
-  ),
   keepRecordsDays: whole(
     'DORMOUSE_KEEP_RECORDS_DAYS',
     90,

@@ -120,9 +120,9 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
 /** What desktops need: hosts, and who may ask. */
 function openHosts({ config, pool, installationId, logOf }: Foundation, mechanics: Mechanics) {
   const { links, leadership, replicaId } = mechanics
-  const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
+  const { vcpusPerProcessor, heartbeatMs } = config
   const hosts = new Hosts({
-    ...{ pool, leadership, links, installationId, leaseMs, vcpusPerProcessor, quarantineMs: config.quarantineMs },
+    ...{ pool, leadership, links, installationId, vcpusPerProcessor, quarantineMs: config.quarantineMs },
     relaysMoves: config.moveRelayMibps > 0,
     log: logOf('hosts'),
   })
@@ -138,7 +138,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
     offers: new Offers({ pool, reported: () => hosts.reportedImages(), defaultImage: config.defaultImage }),
     hostProofs: new HostProofs({ pool, installationId }),
     hostReports: hostReports(links),
-    checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
+    checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs }),
     principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
   }
 }

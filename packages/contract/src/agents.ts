@@ -154,7 +154,6 @@ export const welcome = z.object({
   replicaId: id,
   epoch: z.int().min(0),
   heartbeatMs: durationMs,
-  leaseMs: durationMs,
   /** Base URLs of the live replicas; the agent keeps one link to each. */
   replicas,
   /** It knows that a host may keep warm copies of sleeping desktops. */
@@ -176,7 +175,6 @@ export const heartbeat = z.object({
 })
 export type Heartbeat = z.infer<typeof heartbeat>
 export const heartbeatAnswer = z.object({
-  leaseRenewed: z.boolean(),
   replicas,
   /** Whether this replica leads. Replicas before this field do not say. */
   leads: z.boolean().optional(),

@@ -56,7 +56,7 @@ export class HostileControlPlane {
   welcome(line: number): object {
     const replicaId = `00000000-0000-7000-8000-${String(line).padStart(12, '0')}`
     const replicas = Array.from({ length: this.#lines + 1 }, (_, at) => this.base(at))
-    return { hostId: this.hostId, replicaId, epoch: 1, heartbeatMs: 100, leaseMs: 60_000, replicas }
+    return { hostId: this.hostId, replicaId, epoch: 1, heartbeatMs: 100, replicas }
   }
 
   /** The agent's next dial of that line; undefined if none comes. */
@@ -122,7 +122,7 @@ export class HostileControlPlane {
         'host.hello': async () => this.welcome(0),
         'host.heartbeat': async () => {
           this.beats++
-          return { leaseRenewed: true, replicas }
+          return { replicas }
         },
       },
     })

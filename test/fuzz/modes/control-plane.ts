@@ -119,7 +119,7 @@ export class ControlPlaneSubject implements Subject {
     if (socket.readyState !== socket.OPEN) greeted.resolve(true)
     link.onCall = (called) => {
       asked.push(called)
-      const beat = { leaseRenewed: true, replicas: (this.#plane.welcome(line) as { replicas: string[] }).replicas }
+      const beat = { replicas: (this.#plane.welcome(line) as { replicas: string[] }).replicas }
       const payload = called.name === 'host.hello' ? welcome : kind === 'welcome' ? nearly(dice, beat) : beat
       link.say({ type: 'reply', to: called.n, payload })
       greeted.resolve(true)

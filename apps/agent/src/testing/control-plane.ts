@@ -113,8 +113,7 @@ export class ControlPlane {
   }
 
   #handlers() {
-    const leaseMs = 60_000
-    const welcome = { hostId: this.hostId, replicaId: this.replicaId, epoch: 1, heartbeatMs: 20, leaseMs }
+    const welcome = { hostId: this.hostId, replicaId: this.replicaId, epoch: 1, heartbeatMs: 20 }
     return {
       'host.hello': async (payload: unknown) => {
         this.hellos.push(agentCalls['host.hello'].payload.parse(payload))
@@ -122,7 +121,7 @@ export class ControlPlane {
       },
       'host.heartbeat': async (payload: unknown) => {
         this.heartbeats.push(agentCalls['host.heartbeat'].payload.parse(payload))
-        return { leaseRenewed: true, replicas: this.replicas ?? [this.url] }
+        return { replicas: this.replicas ?? [this.url] }
       },
     }
   }

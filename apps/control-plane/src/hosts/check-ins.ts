@@ -11,7 +11,6 @@ export interface CheckInsOptions {
   workLimits: WorkLimits
   replicaId: string
   heartbeatMs: number
-  leaseMs: number
 }
 
 /** How old the list of replicas may be that a host gets. Every heartbeat of every host needs it. */
@@ -27,25 +26,23 @@ export class CheckIns {
 
   /** Notes what the host reports of itself, and tells it the present epoch and which replicas to link to. */
   async hello(hostId: string, facts: HostFacts): Promise<Welcome> {
-    const { pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs } = this.#options
+    const { pool, hosts, workLimits, replicaId, heartbeatMs } = this.#options
     workLimits.heard(hostId, facts)
     await hosts.heard(hostId, facts)
     const { epoch } = await read(pool)
-    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await this.#liveReplicas(), warmCopies: true }
+    return { hostId, replicaId, epoch, heartbeatMs, replicas: await this.#liveReplicas(), warmCopies: true }
   }
 
-  /**
-   * Renews the host's lease. While the database is unavailable it renews none and keeps the link: guests are reached over
-   * the same link.
-   */
+  /** Notes what the host reports. While the database is unavailable it keeps the link: guests are reached over the same link. */
   async heartbeat(hostId: string, facts: HostFacts): Promise<HeartbeatAnswer> {
     const { hosts, workLimits } = this.#options
     workLimits.heard(hostId, facts)
     try {
-      return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await this.#liveReplicas() }
+      await hosts.heard(hostId, facts)
+      return { replicas: await this.#liveReplicas() }
     } catch (error) {
       if (!isDatabaseUnavailable(error)) throw error
-      return { leaseRenewed: false, replicas: [] }
+      return { replicas: [] }
     }
   }
 

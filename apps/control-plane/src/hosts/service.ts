@@ -37,7 +37,6 @@ export interface HostsOptions {
   leadership: Pick<Leadership, 'transaction'>
   links: Links
   installationId: string
-  leaseMs: number
   /** Virtual processors that a host may allocate for each of its own. */
   vcpusPerProcessor: number
   /** How long a host is quarantined whose wakes keep failing; 0 for never. */
@@ -68,8 +67,8 @@ export class Hosts {
 
   constructor(options: HostsOptions) {
     this.#options = options
-    const { pool, leaseMs, vcpusPerProcessor } = options
-    this.#heard = new Gathered((said) => store.heard(pool, said, leaseMs))
+    const { pool, vcpusPerProcessor } = options
+    this.#heard = new Gathered((said) => store.heard(pool, said))
     this.#overview = new HostOverview(async (ids, desktopId) => {
       const found = await store.candidates(pool, desktopId, ids, vcpusPerProcessor)
       if (found.length === 0) await requireSilence(pool, null)
@@ -106,17 +105,16 @@ export class Hosts {
     return { host_id: hostId, installation_id: installationId }
   }
 
-  /** Stores what a host reports of itself and renews its lease; false if it is lost or removed. */
-  async heard(hostId: string, said: HostFacts): Promise<boolean> {
+  /** Stores what a host reports of itself, unless it was removed. */
+  async heard(hostId: string, said: HostFacts): Promise<void> {
     const { links } = this.#options
     const facts = plausibleFacts(said)
     if (facts !== said) this.#logImplausible(hostId, facts.ailment)
     else this.#implausible.delete(hostId)
     const host = await this.#heard.add({ id: hostId, facts })
-    if (!host) return false
+    if (!host) return
     links.withhold(hostId, host.withheld)
     links.confine(hostId, host.lost)
-    return !host.lost
   }
 
   /** Notes which hosts have become unreachable. By the leader. */

@@ -19,7 +19,6 @@ export interface HostRow {
   ailment: string | null
   lastHeartbeatAt: Date | null
   silent: boolean
-  leaseUntil: Date | null
   lostAt: Date | null
   removedAt: Date | null
   /** Since when its commands are withheld, and the epoch that it reports. */
@@ -39,7 +38,7 @@ export const silentAfterMs = 15_000
 
 const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
-  lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
+  lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
   withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", case when quarantined_until > now() then quarantined_until end as "quarantinedUntil",
   quarantine_reason as "quarantineReason", cordoned_at as "cordonedAt", drain_id as "drainId"`
 
@@ -117,10 +116,10 @@ export interface Heard {
 }
 
 /**
- * Stores what hosts report of themselves and renews their leases, but not that of a lost one; undefined for one that is
+ * Stores what hosts report of themselves; undefined for one that is
  * removed. The rows are locked in the order of their ids: every replica writes the same ones.
  */
-export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<(Standing | undefined)[]> {
+export async function heard(db: Db, said: Heard[]): Promise<(Standing | undefined)[]> {
   // Of two messages of one host, the later one counts.
   const latest = new Map(said.map(({ id, facts }) => [id, facts]))
   const { rows } = await db.query<Standing & { id: string }>({
@@ -130,13 +129,12 @@ export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<(St
              disk_gib = (said.facts->'capacity'->>'diskGiB')::int,
              images = array(select jsonb_array_elements_text(said.facts->'images')), ailment = said.facts->>'ailment',
              ailing_since = case when said.facts->>'ailment' is not null then coalesce(ailing_since, now()) end,
-             last_heartbeat_at = now(),
-             lease_until = case when lost_at is null then now() + $3 * interval '1 millisecond' else lease_until end
+             last_heartbeat_at = now()
            from (select id, given.facts from unnest($1::uuid[], $2::jsonb[]) given (id, facts) join hosts using (id)
                  order by id for no key update of hosts) said
            where h.id = said.id and removed_at is null
            returning h.id, withheld_at is not null as withheld, lost_at is not null as lost`,
-    values: [[...latest.keys()], [...latest.values()], leaseMs],
+    values: [[...latest.keys()], [...latest.values()]],
   })
   const found = new Map(rows.map(({ id, withheld, lost }) => [id, { withheld, lost }]))
   return said.map(({ id }) => found.get(id))
@@ -330,7 +328,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
   const { rows } = await db.query<HostRow & Candidate & { desktops: number; processors: number; lentVcpus: number }>(
     `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join held r on r.host_id = h.id
-     group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
+     group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent,
        h."lostAt", h."removedAt", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],

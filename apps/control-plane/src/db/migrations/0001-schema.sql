@@ -72,7 +72,6 @@ create table hosts (
   images text[] not null default '{}',
   ailment text,
   last_heartbeat_at timestamptz,
-  lease_until timestamptz,
   lost_at timestamptz,
   removed_at timestamptz,
   created_at timestamptz not null default now(),
