@@ -14,6 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { supervisorProgram } from '../../apps/agent/src/scripts/supervisor-program.ts'
 import { isRoot, quote } from '../../scripts/testbed/namespaces.ts'
 import { ensurePackages } from '../../scripts/testbed/packages.ts'
 import { run, type Say } from '../../scripts/testbed/processes.ts'
@@ -24,7 +25,6 @@ import { keyboardConf, type OwnDesktop, ownParts } from './own-desktop.ts'
 import { distribution } from './recipe.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './store.ts'
 import { systemTree } from './system-tree.ts'
-import { wakePortProgram } from './wake-port/program.ts'
 
 const here = import.meta.dirname
 const system = ['systemd-sysv', 'systemd-resolved', 'udev', 'dbus', 'dbus-user-session', 'libpam-systemd', 'kmod']
@@ -188,7 +188,7 @@ async function configure(root: string, { files, keyboard }: OwnDesktop): Promise
   copyTo(join(port, 'dormouse-ssh-port'), join(root, 'usr/lib/dormouse'), 0o755)
   copyTo(join(port, 'sshd_config'), join(root, 'etc/dormouse'), 0o644)
   copyTo(join(port, 'dormouse-ssh-port.service'), join(root, 'etc/systemd/system'), 0o644)
-  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-wake-port'), wakePortProgram, { mode: 0o755 })
+  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-guest'), supervisorProgram, { mode: 0o755 })
   copyTo(join(here, 'wake-port/dormouse-wake-port.service'), join(root, 'etc/systemd/system'), 0o644)
   for (const file of globSync('etc/ssh/ssh_host_*', { cwd: root })) rmSync(join(root, file))
   await run('chroot', [

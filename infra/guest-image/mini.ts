@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { supervisorProgram } from '../../apps/agent/src/scripts/supervisor-program.ts'
 import { run, type Say } from '../../scripts/testbed/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd, writeModules } from './initrd.ts'
@@ -21,7 +22,6 @@ import { loadOrder, type Module } from './modules.ts'
 import { copyPrograms } from './programs.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './store.ts'
 import { systemTree } from './system-tree.ts'
-import { wakePortProgram } from './wake-port/program.ts'
 
 const here = import.meta.dirname
 const name = 'mini'
@@ -113,7 +113,7 @@ async function rootTree(root: string, tree: string, modules: Module[]): Promise<
   cpSync(join(here, 'mini/rootfs'), root, { recursive: true })
   copyFileSync(join(here, 'ssh-port/dormouse-ssh-port'), join(root, 'usr/lib/dormouse/dormouse-ssh-port'))
   copyFileSync(join(here, 'ssh-port/sshd_config'), join(root, 'etc/dormouse/sshd_config'))
-  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-wake-port'), wakePortProgram, { mode: 0o755 })
+  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-guest'), supervisorProgram, { mode: 0o755 })
   const applets = (await run(join(tree, 'usr/bin/busybox'), ['--list'])).trim().split('\n')
   const missing = applets.filter(
     (applet) => !existsSync(join(root, 'usr/bin', applet)) && !existsSync(join(root, 'usr/sbin', applet)),

@@ -146,7 +146,7 @@ const signal = (name: 'STOP' | 'CONT', program: string) =>
 
 test.each([
   ['qemu-ga', 'its program is told'],
-  ['dormouse-wake-port', 'its agent sets the clock'],
+  ['dormouse-guest', 'its agent sets the clock'],
 ])('where %s hangs in a guest, %s', async (hangs) => {
   await signal('STOP', hangs)
   await hibernate()

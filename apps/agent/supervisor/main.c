@@ -1,5 +1,6 @@
 // The program that the agent installs in a guest: it starts commands that last, and reads and controls them. Each is supervised
-// by a process of its own, so it outlives the connection, the agent, and hibernation. Usage: main FOLDER OPERATION ...
+// by a process of its own, so it outlives the connection, the agent, and hibernation. It also waits for what the host tells a
+// guest after a wake. Usage: main FOLDER OPERATION ... or main wake [PORT]
 #include "sys.h"
 #include "record.h"
 #include "index.h"
@@ -7,6 +8,7 @@
 #include "ring.h"
 #include "supervise.h"
 #include "watch.h"
+#include "wake.h"
 
 static u8 bytes[768 * KiB];
 enum { MOST_READ = 720 * KiB };
@@ -332,6 +334,7 @@ EXPORTED void begin(u64 *stack) {
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
   u64 ignore[4] = {1, 0, 0, 0};
   sys_sigaction(SIG_PIPE, ignore);
+  if (argc >= 2 && same(argv[1], "wake")) wait_for_wakes(argc > 2 ? argv[2] : "/dev/virtio-ports/org.dormouse.wake.0");
   if (argc < 3) fail("usage");
   int folder = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
   sys_umask(0077);

@@ -31,6 +31,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_pwrite(fd, p, n, at) call(18, fd, p, n, at)
 #define sys_msync(p, n) call(26, p, n, 4, 0)
 #define sys_dup2(a, b) call(33, a, b, 0, 0)
+#define sys_nanosleep(p) call(35, p, 0, 0, 0)
 #define sys_getpid() call(39, 0, 0, 0, 0)
 #define sys_fork() call(57, 0, 0, 0, 0)
 #define sys_execve(path, argv, envp) call(59, path, argv, envp, 0)
@@ -48,11 +49,16 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_mkdir(path, mode) call(83, path, mode, 0, 0)
 #define sys_rmdir(path) call(84, path, 0, 0, 0)
 #define sys_unlink(path) call(87, path, 0, 0, 0)
+#define sys_fchmod(fd, mode) call(91, fd, mode, 0, 0)
 #define sys_umask(mode) call(95, mode, 0, 0, 0)
 #define sys_setsid() call(112, 0, 0, 0, 0)
 #define sys_mkfifo(path) call(133, path, 0010600, 0, 0)
+#define sys_setpriority(n) call(141, 0, 0, n, 0)
+#define sys_sync() call(162, 0, 0, 0, 0)
+#define sys_sethostname(p, n) call(170, p, n, 0, 0)
 #define sys_futex(p, op, value, timeout) call(202, p, op, value, timeout)
 #define sys_getdents(fd, p, n) call(217, fd, p, n, 0)
+#define sys_set_clock(p) call(227, 0, p, 0, 0)
 #define sys_clock(which, p) call(228, which, p, 0, 0)
 #define sys_open(path, flags, mode) call(257, -100, path, (flags) | O_CLOEXEC, mode)
 #define sys_stat(path, p) call(262, -100, path, p, 0x100)
@@ -66,8 +72,8 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_NOCTTY = 0400, O_TRUNC = 01000, O_NONBLOCK = 04000, O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000, O_CLOEXEC = 02000000, O_PATH = 010000000 };
 enum { LOCK_SH = 1, LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8 };
-enum { EINTR = 4, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
-enum { POLLIN = 1, POLLOUT = 4 };
+enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, EINVAL = 22, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
+enum { POLLIN = 1, POLLOUT = 4, POLLHUP = 16 };
 
 struct pollfd { int fd; short events; short revents; };
 struct timespec { i64 secs; i64 ns; };
@@ -116,6 +122,7 @@ enum { ANSWER_BYTES = 4000, ANSWER_HEAD_BYTES = 48 };
 static char answer[ANSWER_HEAD_BYTES + ANSWER_BYTES];
 static char *const said = answer + ANSWER_HEAD_BYTES;
 static u64 said_bytes;
+static int answer_fd = 1;
 /** Above zero, each piece of the answer begins with a line `TAG BYTES`, and a piece without bytes ends it. */
 static u64 tag;
 
@@ -125,7 +132,8 @@ static char *digits_before(char *end, u64 n) {
   while (n /= 10);
   return end;
 }
-static void flush(void) {
+/** False if not all of it could be written. */
+static int flush(void) {
   char *from = said, *end = said + said_bytes;
   if (tag) {
     *--from = '\n';
@@ -134,12 +142,13 @@ static void flush(void) {
     from = digits_before(from, tag);
   }
   while (from < end) {
-    i64 n = sys_write(1, from, (u64)(end - from));
+    i64 n = sys_write(answer_fd, from, (u64)(end - from));
     if (n == -EINTR) continue;
     if (n <= 0) break;
     from += n;
   }
   said_bytes = 0;
+  return from == end;
 }
 static void say_char(char c) {
   if (said_bytes == ANSWER_BYTES) flush();
@@ -180,6 +189,10 @@ static void say_base64(const u8 *bytes, u64 n) {
     say_char(at + 2 < n ? alphabet[three & 63] : '=');
   }
 }
+/** What the character stands for in base64; below zero for none. */
+static int sextet(char c) {
+  return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+}
 /** The input of an operation that came with its request. */
 static const char *given;
 static u64 given_bytes;
@@ -202,8 +215,7 @@ static u64 read_base64(u8 *bytes, u64 most) {
     if (read == -EINTR) continue;
     if (read <= 0) return n;
     for (i64 at = 0; at < read; at++) {
-      char c = text[at];
-      int value = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+      int value = sextet(text[at]);
       if (value < 0) continue;
       bits = bits << 6 | (u32)value;
       if ((got += 6) < 8) continue;
