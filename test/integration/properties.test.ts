@@ -82,7 +82,6 @@ const harmless = fc.constantFrom(
   'X-Forwarded-Host',
   'X-HTTP-Method-Override',
   'X-Request-Id',
-  'If-None-Match',
   'Range',
 )
 

@@ -1,5 +1,6 @@
 // Turns the computer-use actions of Anthropic's and OpenAI's models into actions of `desktop.input`. Pure.
-import { didYouMean, type InputBody, type PictureSpec } from '@dormouse/contract'
+import type { InputBody, PictureSpec } from '@dormouse/contract'
+import { didYouMean } from '@dormouse/contract/nearest'
 
 export type InputAction = InputBody['actions'][number]
 

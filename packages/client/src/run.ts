@@ -62,7 +62,7 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
   let exec: ExecStateJson
   try {
     const open = stdin === undefined ? {} : { stdin: isShort ? stdin : (true as const) }
-    exec = await calls.start(desktopId, { ...body, ...open, wait_for_reader: true }, call)
+    exec = await begin(calls, desktopId, { ...body, ...open, wait_for_reader: true }, signal)
   } catch (error) {
     const isText = stdin === undefined || typeof stdin === 'string'
     if (!(error instanceof DormouseError) || !cannotKeep.has(error.code ?? '') || !isText) throw error
@@ -71,6 +71,7 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
   const kept = { stdout: new KeptText(keptLength), stderr: new KeptText(keptLength) }
   const over = new AbortController()
   try {
+    signal?.throwIfAborted()
     io.onStarted?.(exec)
     const input = isShort || stdin === undefined ? [] : [feed(calls, exec, piecesOf(stdin), over.signal)]
     const output = Promise.all([
@@ -87,6 +88,23 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
   } finally {
     over.abort()
     await remove(calls, exec)
+  }
+}
+
+/** Waits for the answer also if it is aborted: a start that is cut would leave a command that nobody ends. */
+async function begin(calls: Calls, desktopId: string, body: StartExecBody, signal?: AbortSignal) {
+  signal?.throwIfAborted()
+  const patient = new AbortController()
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const abort = () => {
+    timer = setTimeout(() => patient.abort(signal?.reason), removeTimeoutMs)
+  }
+  signal?.addEventListener('abort', abort)
+  try {
+    return await calls.start(desktopId, body, { signal: patient.signal })
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', abort)
   }
 }
 

@@ -171,7 +171,7 @@ describe.concurrent('at the deadline', () => {
     let unanswered = 3
     const call: typeof agent.call = async (execute, args) => {
       if (
-        JSON.stringify(args ?? '').includes('kill -KILL -- -') &&
+        JSON.stringify(args ?? '').includes('kill -KILL -') &&
         !JSON.stringify(args).includes('kill -0') &&
         unanswered-- > 0
       )
