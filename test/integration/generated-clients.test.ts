@@ -10,7 +10,7 @@ let folder: string
 
 beforeAll(async () => {
   stack = await Stack.start()
-  folder = mkdtempSync(join(import.meta.dirname, 'generated-clients-'))
+  folder = mkdtempSync(join(import.meta.dirname, '../../.dormouse-generated-clients-'))
   document = join(folder, 'openapi.json')
   writeFileSync(document, (await stack.api('GET', '/v1/openapi.json', { key: null })).text)
 })
