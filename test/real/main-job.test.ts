@@ -150,7 +150,8 @@ const reportsNoFreePages =
 
 const suspendsItself = (how: 'mem' | 'freeze') => async (desktop: Desktop) => {
   await guest(desktop, reportsNoFreePages)
-  await guest(desktop, `(sleep 1; echo ${how} > /sys/power/state) > /dev/null 2>&1 < /dev/null &`)
+  // Nothing waits for its end: that comes after the wake.
+  await desktop.commands.start(`sleep 2; echo ${how} > /sys/power/state`)
 }
 const standstills: [string, (desktop: Desktop) => Promise<unknown>][] = [
   ['suspends itself to memory', suspendsItself('mem')],
@@ -171,6 +172,10 @@ test.each(standstills)('a guest that %s is refused by name, and a wake brings it
     return ['guest_suspended', 'not_awake'].includes(code ?? '') && code
   })
   expect(told).toBeTruthy()
+  await waitFor(async () => {
+    const { operations } = await instance.client.listOperations(desktop.id)
+    return operations[0]?.kind === 'hibernate'
+  })
   expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
   await expectKept(desktop, seen)
   const { operations } = await instance.client.listOperations(desktop.id)

@@ -43,4 +43,5 @@ const asleep = ['hibernating', 'hibernated', 'waking', 'awake']
 const passes = (error: DormouseError): boolean =>
   mayPass(error) ||
   error instanceof TimeoutError ||
+  error.code === 'guest_suspended' ||
   (error.code === 'not_awake' && asleep.includes(String(error.problem?.state ?? 'awake')))

@@ -31,6 +31,7 @@ test('the output continues at its offset after a cut, a sleep and a dropped part
   const answers = [
     output('one ', 4),
     'reset',
+    problem(409, 'guest_suspended', 'suspended'),
     problem(409, 'not_awake', 'asleep', { state: 'hibernated' }),
     output('three', 13, true),
   ]
@@ -45,7 +46,7 @@ test('the output continues at its offset after a cut, a sleep and a dropped part
     ['three', 8],
   ])
   const offsets = server.seen.filter(({ path }) => path.endsWith('/output')).map(({ query }) => query.get('offset'))
-  expect(offsets).toEqual(['0', '4', '4', '4'])
+  expect(offsets).toEqual(['0', '4', '4', '4', '4'])
 })
 
 test('a start is retried with one key, and its body is the API’s', async () => {
