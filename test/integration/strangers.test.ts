@@ -56,11 +56,6 @@ function ask(path: string, { method = 'GET', authorization, body, isUpgrade, fro
 
 const enrolment = () =>
   JSON.stringify({ token: randomUUID(), name: 'x', public_key: { kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43) } })
-const hostToken = () => {
-  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
-  const claims = { sub: randomUUID(), aud: 'x', jti: randomUUID(), iat: Math.floor(Date.now() / 1_000) }
-  return `Bearer ${part({ alg: 'EdDSA' })}.${part(claims)}.AAAA`
-}
 const screen = () => `/screens/${randomUUID()}/view/${randomBytes(32).toString('base64url')}`
 
 /** A link that no host signed for. */
@@ -77,8 +72,7 @@ const doors: [door: string, knock: (signal: AbortSignal) => ReturnType<typeof as
   ['a path below it', (signal) => ask('/v1/%zz', { signal, authorization: `Bearer ${makeKey('customer').key}` })],
   ['operators', (signal) => ask('/admin/v1/hosts', { signal, authorization: `Bearer ${makeKey('operator').key}` })],
   ['enrolment', (signal) => ask('/agent/v1/enrol', { signal, method: 'POST', body: enrolment() })],
-  ['links', (signal) => ask('/agent/v1/link', { signal, isUpgrade: true, authorization: hostToken() })],
-  ['proofs', (signal) => proof(signal)],
+  ['links', (signal) => proof(signal)],
   ['screens', (signal) => ask(screen(), { signal, isUpgrade: true })],
   ['files', (signal) => ask(screen().replace('/view/', '/').replace('screens', 'files'), { signal })],
 ]
