@@ -12,9 +12,10 @@ const installTimeoutMs = 180_000
 const next = 'check the space in /var and /opt, then run the same command again'
 
 export interface Delivery {
-  controlPlanes: string
+  /** Left out, an upgrade keeps what is in the host's settings. */
+  controlPlanes?: string
   name?: string | undefined
-  allowHttp: boolean
+  allowHttp?: boolean
   /** Goes to the installer's standard input, and is in no argument, file or log but the agent's settings. */
   invitation?: string
 }
@@ -30,8 +31,7 @@ export async function deliver(
   show?.('installing')
   const { controlPlanes, name, allowHttp, invitation = '' } = delivery
   const args = [
-    '--control-plane',
-    controlPlanes,
+    ...(controlPlanes ? ['--control-plane', controlPlanes] : []),
     ...(name ? ['--name', name] : []),
     ...(allowHttp ? ['--allow-http'] : []),
   ]

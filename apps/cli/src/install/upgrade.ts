@@ -42,7 +42,7 @@ async function upgrade(work: Work, target: Target): Promise<Report> {
   const id = machine.facts.agent.hostId!
   const before = (await on(admin, id, signal)).filter(({ state }) => state === 'awake').map((each) => each.id)
   const changed = await machine.step('agent', async (show) => {
-    const names = await deliver(machine.root, payload, { controlPlanes: '', allowHttp: false }, show)
+    const names = await deliver(machine.root, payload, {}, show)
     return { value: names.length > 0, ...changes(names) }
   })
   const host = await machine.step('usable', async (show) => {
@@ -70,6 +70,5 @@ const maxListed = 10_000
 
 async function on(admin: AdminClient, hostId: string, signal: AbortSignal): Promise<DesktopJson[]> {
   const { desktops } = await admin.listDesktops({ host_id: hostId, limit: maxListed }, { signal })
-  // A control plane of the release before lists those of all hosts.
-  return desktops.filter(({ host_id }) => host_id === hostId)
+  return desktops
 }
