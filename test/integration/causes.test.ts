@@ -159,3 +159,13 @@ test('an undo that a control plane of the release before began is ended with its
   expect(settled.error).not.toContain('MARKER')
   expect((await on.admin.getOperation(accepted.id)).cause).toBe(marker)
 })
+
+test('an operator waits for an operation of any organisation', async () => {
+  const on = await testbed()
+  await using stack = on.stack
+  const { id } = await stack.desktop()
+  const begun = await stack.begin(id, 'wake')
+  const done = await on.admin.waitForOperation(begun.id)
+  expect(done).toMatchObject({ id: begun.id, state: 'succeeded', org_id: stack.org.id })
+  expect(done.timeline.length).toBeGreaterThan(0)
+})

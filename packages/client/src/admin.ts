@@ -111,10 +111,10 @@ type Get = <T>(call: CallOptions, route: string) => Promise<T>
 const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...imageCalls(again, get) })
 /** What operators do to desktops of any organisation. */
 const desktopChanges = (http: Http) => {
-  const read = (id: string, call: CallOptions = {}) =>
-    http.json<AdminOperationJson>({ ...call, method: 'GET', path: path`/admin/v1/operations/${id}` })
+  const read = (id: string, { wait, ...call }: CallOptions & { wait?: boolean } = {}) =>
+    http.json<AdminOperationJson>({ ...call, method: 'GET', path: path`/admin/v1/operations/${id}`, query: { wait } })
   return {
-    /** An operation, with the original error of a failure and when its steps began. */
+    /** An operation, with the original error of a failure and when its steps began. With `wait`, it returns once settled, or after 120 s. */
     getOperation: read,
     /** Waits for an operation to settle. Throws `OperationFailedError` if it fails; its `operation` has the cause. */
     waitForOperation: (id: string, options: WaitOptions = {}) =>

@@ -228,6 +228,16 @@ test('an operation known by its id alone is awaited at the service, and looked a
   expect(seen.map(({ query }) => query.get('wait'))).toEqual([null, ...Array(6).fill('true')])
 })
 
+test('operators wait in the same way', async () => {
+  const { admin, slept, seen } = await start((_request, turn) => ({ body: turn < 3 ? operation() : succeeded() }))
+  expect(await admin.waitForOperation(operationId)).toEqual(succeeded())
+  expect(slept).toEqual([250, 500])
+  expect(seen.map(({ path, query }) => `${path}?${query}`)).toEqual([
+    `/admin/v1/operations/${operationId}?`,
+    ...Array(3).fill(`/admin/v1/operations/${operationId}?wait=true`),
+  ])
+})
+
 test('a page names the one after it', async () => {
   const link = '</v1/desktops?limit=1&cursor=x>; rel="next"'
   const { client } = await start(() => ({ headers: { link }, body: { desktops: [desktop()] } }))

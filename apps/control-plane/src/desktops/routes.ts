@@ -259,9 +259,18 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
 }
 
 /** Operators' route for one operation: its cause, findings and timeline. */
-export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesOptions, 'desktops'>): void {
-  app.get('/operations/:id', { schema: { params, response: { 200: adminOperationJson } } }, async (request) => {
-    return (await desktops.wholeOperation(request.params.id)) ?? refuseNotFound()
+export function operationAdminRoutes(
+  app: App,
+  { pool, desktops }: Pick<DesktopRoutesOptions, 'pool' | 'desktops'>,
+): void {
+  const schema = { params, querystring: waitQuery, response: { 200: adminOperationJson } }
+  app.get('/operations/:id', { schema }, async (request, reply) => {
+    const { id } = request.params
+    const found = (await desktops.wholeOperation(id)) ?? refuseNotFound()
+    if (request.query.wait !== 'true') return found
+    const row = (await retryWhileUnavailable(() => operations.find(pool, found.org_id, id))) ?? refuseNotFound()
+    await desktops.settled(row, callerGone(request, reply))
+    return (await desktops.wholeOperation(id)) ?? refuseNotFound()
   })
 }
 
