@@ -103,7 +103,7 @@ test('a new leader finds what waits, and the order in which it came', async () =
   expect(settled).toEqual(settled.toSorted())
 })
 
-test('an operation of the release before, which was stored with a deadline that has passed, is resumed', async () => {
+test('a waiting operation whose stored deadline has passed is resumed', async () => {
   const { stack, sleeping, release } = await busyStack()
   await using _stack = stack
   const wake = await stack.begin(sleeping[0]!, 'wake')

@@ -81,8 +81,7 @@ export class Moves {
   }
 }
 
-/** Moves that an earlier build has stored name no mode. */
-const stored = z.object({ to: z.string().nullable(), mode: moveMode.default('live') })
+const stored = z.object({ to: z.string().nullable(), mode: moveMode })
 
 function isSame({ input }: OperationRow, { to, mode }: { to: string | null; mode: MoveMode }): boolean {
   const earlier = stored.parse(input)

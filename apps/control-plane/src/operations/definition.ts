@@ -1,7 +1,7 @@
 // What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
 import type { OperationPhase as Phase } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import { Abandoned, type Failure, type Findings } from './findings.ts'
+import { Abandoned, type Failure, type Findings } from './failures.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 
 export interface StepContext {

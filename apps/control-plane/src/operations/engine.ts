@@ -16,7 +16,7 @@ import {
   WaitsBehind,
 } from './definition.ts'
 import type { EngineOptions } from './engine-options.ts'
-import { Abandoned, type Failure, type Findings, failureFrom } from './findings.ts'
+import { Abandoned, type Failure, type Findings, failureFrom } from './failures.ts'
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
@@ -187,7 +187,7 @@ export class Engine {
 
   async #runOnce(running: Running): Promise<void> {
     const { row } = running
-    const failure = row.undoing ? store.failureOf(row) : await this.#runSteps(running)
+    const failure = row.undoing ? row.failure : await this.#runSteps(running)
     const settled = failure ? await this.#undoSteps(running, failure) : await this.#succeedOrUndo(running)
     running.hasSettled = true
     this.#options.waiters.settled(settled)

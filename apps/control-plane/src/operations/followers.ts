@@ -1,6 +1,6 @@
 // The rows of the table of operations that wait behind another one, and those behind which they wait.
 import type { Db } from '../db/pool.ts'
-import type { Failure } from './findings.ts'
+import type { Failure } from './failures.ts'
 import { columns, type OperationRow, settledMeanwhile } from './store.ts'
 
 /** Which of a desktop's live operations a request meets. */

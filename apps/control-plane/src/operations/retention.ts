@@ -17,7 +17,7 @@ export async function prune(db: Db, days: number): Promise<number> {
        order by o.settled_at limit ${pieceRows}),
      gone as (delete from operations o using old where o.id = old.id and old.nameless),
      kept as (update operations o set input = '{}', findings = '{}', failure = null, request_id = null,
-                cause = case when cause is null then null else '' end, timeline = '[]'
+                cause = null, timeline = '[]'
               from old where o.id = old.id and not old.nameless)
      select count(*)::int as count from old`,
     [days],

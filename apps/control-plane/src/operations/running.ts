@@ -1,7 +1,7 @@
 // An operation that this replica runs or queues, and how that ends early. Knows no step.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Term } from '../leadership/leadership.ts'
-import { Abandoned } from './findings.ts'
+import { Abandoned } from './failures.ts'
 import type { OperationRow } from './store.ts'
 import type { Slot } from './work-queue.ts'
 

@@ -4,7 +4,7 @@ import { isGuardFailure } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { OperationDefinition, SettleContext } from './definition.ts'
-import type { Failure } from './findings.ts'
+import type { Failure } from './failures.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 

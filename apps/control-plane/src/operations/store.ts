@@ -1,18 +1,17 @@
 // The table of operations.
-import {
-  type AdminOperationJson,
-  messageOf,
-  type OperationJson,
-  type OperationKind,
-  type OperationProgress,
-  type OperationRequester,
-  type OperationResult,
-  type OperationState,
-  type RefusalCode,
+import type {
+  AdminOperationJson,
+  OperationJson,
+  OperationKind,
+  OperationProgress,
+  OperationRequester,
+  OperationResult,
+  OperationState,
+  RefusalCode,
 } from '@dormouse/contract'
 import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
-import { Abandoned, type Failure, type Findings, storedFailure } from './findings.ts'
+import { Abandoned, type Failure, type Findings } from './failures.ts'
 
 export interface OperationRow {
   id: string
@@ -31,12 +30,12 @@ export interface OperationRow {
   step: number
   findings: Findings
   undoing: boolean
-  /** As it was stored; `failureOf` reads it. */
-  failure: unknown
+  /** Why it is being undone; null while it goes forward. */
+  failure: Failure | null
   result: OperationResult | null
   error: string | null
   errorCode: RefusalCode | null
-  /** Why it failed, for operators. Null if the release before stored the failure: there `error` is the cause. */
+  /** Why it failed, for operators. */
   cause: string | null
   requestId: string | null
   fingerprint: Buffer | null
@@ -319,19 +318,13 @@ export const operationToJson = (row: OperationRow, progress: OperationProgress |
   requested_by: row.requestedBy,
   state: row.state,
   result: row.result,
-  error: toldError(row),
+  error: row.error,
   error_code: row.errorCode,
   progress,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
   settled_at: row.settledAt?.toISOString() ?? null,
 })
-
-/** A failure that the release before stored may quote a host. Customers get the text of its code instead. */
-function toldError({ error, errorCode, cause }: OperationRow): string | null {
-  if (error === null || cause !== null || errorCode === 'superseded') return error
-  return messageOf(errorCode ?? 'internal')
-}
 
 interface Mark {
   step: string
@@ -356,7 +349,7 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
   org_id: row.orgId,
   generation: row.generation,
   turn: row.turn,
-  cause: row.cause ?? row.error,
+  cause: row.cause,
   request_id: row.requestId,
   findings: row.findings,
   timeline: row.timeline.map(({ at, ...mark }, i) => {
@@ -369,9 +362,5 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
     }
   }),
 })
-
-/** Why the operation is being undone; null while it goes forward. */
-export const failureOf = ({ undoing, failure }: OperationRow): Failure | null =>
-  undoing ? storedFailure.nullable().parse(failure) : null
 
 export const isSettled = (row: OperationRow): boolean => row.state === 'succeeded' || row.state === 'failed'

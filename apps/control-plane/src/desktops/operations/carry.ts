@@ -4,7 +4,6 @@ import { randomBytes } from 'node:crypto'
 import {
   type CommandName,
   type CommandResult,
-  type DesktopState,
   type ImageRef,
   isOvertaken,
   type MoveKind,
@@ -22,7 +21,7 @@ import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import type { StepContext } from '../../operations/definition.ts'
-import type { Findings } from '../../operations/findings.ts'
+import type { Findings } from '../../operations/failures.ts'
 import { hasFollower } from '../../operations/followers.ts'
 import type { OperationRow } from '../../operations/store.ts'
 import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
@@ -91,9 +90,6 @@ export const wasFutile = (operation: Pick<OperationRow, 'input' | 'findings'>): 
 /** The findings of a step that comes behind `placeAway`. */
 const placed = (context: Pick<StepContext, 'findings'>) =>
   carried.required({ to: true, kind: true, imageDigest: true }).parse(context.findings)
-
-/** A leader of the release before may have destroyed it: it knows no moves. */
-const ended: readonly DesktopState[] = ['destroying', 'destroyed', 'failed']
 
 const checkMs = 30_000
 /** What follows the decision gets at least so long, whatever is left of the deadline. */
@@ -288,7 +284,7 @@ export async function decide(
   await leadership.transaction(async (tx) => {
     const row = await lockAny(tx, desktopId)
     if (row?.hostId === to) return advance(tx, {})
-    if (row?.hostId !== from || row.turn !== turn || ended.includes(row.state))
+    if (row?.hostId !== from || row.turn !== turn)
       refuse('superseded', 'a later request came before the move was decided')
     if (await hasFollower(tx, id, begunFor(operation)))
       refuse('superseded', 'a request of the customer came before the move was decided')

@@ -1,7 +1,7 @@
 // What is true after a wake that failed, from what its undo found. Pure.
 import { commands, type DesktopState } from '@dormouse/contract'
 import { z } from 'zod'
-import type { Failure } from '../../operations/findings.ts'
+import type { Failure } from '../../operations/failures.ts'
 import type { Input } from './input.ts'
 
 /** The host's answer to an undo, or that the undo is still to come. */

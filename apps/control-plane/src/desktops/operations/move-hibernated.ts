@@ -5,7 +5,7 @@ import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { UsageKind } from '../../ledger/store.ts'
 import type { Position, SettleContext, StepContext } from '../../operations/definition.ts'
-import type { Findings } from '../../operations/findings.ts'
+import type { Findings } from '../../operations/failures.ts'
 import { retake } from '../../operations/store.ts'
 import { startGeneration } from '../generations.ts'
 import { billAs, takeTurn } from '../state-changes.ts'
@@ -17,8 +17,7 @@ import { cannotBeDoneNow, commandOptions, fenceOf, inputOf } from './input.ts'
 
 type Deps = carry.CarryContext
 
-/** Moves that an earlier build has stored name no mode. */
-const input = z.object({ mode: moveMode.default('live') })
+const input = z.object({ mode: moveMode })
 
 const findings = carry.carried.extend({
   /** Why the live move was given up. */

@@ -25,7 +25,7 @@ import {
   type StepContext,
   step,
 } from '../../operations/definition.ts'
-import type { Failure } from '../../operations/findings.ts'
+import type { Failure } from '../../operations/failures.ts'
 import type { NewOperation } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'

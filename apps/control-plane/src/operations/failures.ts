@@ -1,6 +1,5 @@
 // What an operation keeps in the database while it is in progress: what its steps have found, and why it failed.
-import { messageOf, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
-import { z } from 'zod'
+import { messageOf, Refusal, type RefusalCode } from '@dormouse/contract'
 
 /** What the steps of an operation have found so far. Each kind of operation parses its own with a schema. */
 export type Findings = Record<string, unknown>
@@ -12,11 +11,6 @@ export interface Failure {
   /** For operators: the error as it was reported. */
   cause: string
 }
-
-/** A failure as it was stored. The release before stored no cause: its detail is the cause. */
-export const storedFailure: z.ZodType<Failure> = z
-  .object({ code: refusalCode.catch('internal'), detail: z.string(), cause: z.string().optional() })
-  .transform(({ code, detail, cause = detail }) => ({ code, detail, cause }))
 
 /** The failure of an operation whose step threw this. `Abandoned` is no failure: it is thrown on. */
 export function failureFrom(error: unknown, kind: string): Failure {
