@@ -115,6 +115,21 @@ test('a waiting operation whose stored deadline has passed is resumed', async ()
   expect((await stack.settled(wake.id)).state).toBe('succeeded')
 })
 
+test('a stored operation that cannot be read raises an alarm and holds up no other; a destroy ends it', async () => {
+  const { stack, sleeping, release } = await busyStack()
+  await using _stack = stack
+  stack.chronicle.foresee(/a stored operation cannot be read/)
+  const [unreadable, readable] = [await stack.begin(sleeping[0]!, 'wake'), await stack.begin(sleeping[1]!, 'wake')]
+  await stack.database.rows(`update operations set input = '{}' where id = $1`, [unreadable.id])
+  await stack.restartControlPlane()
+  release()
+  expect((await stack.settled(readable.id)).state).toBe('succeeded')
+  expect(stack.chronicle.lines).toContainEqual(expect.objectContaining({ alarm: true, operation: unreadable.id }))
+  const destroy = await stack.begin(sleeping[0]!, 'destroy')
+  expect((await stack.settled(destroy.id)).state).toBe('succeeded')
+  expect((await stack.operation(unreadable.id)).error_code).toBe('superseded')
+})
+
 test('a storm of first wakes is accepted whole, changes no leader and raises no alarm', async () => {
   await using stack = await Stack.start({ hosts: 3, controlPlane: { databasePool: 3, leadershipLeaseMs: 3_000 } })
   const { leadership, usage } = stack.replica.parts

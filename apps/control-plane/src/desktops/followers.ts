@@ -5,7 +5,7 @@ import type { Db } from '../db/pool.ts'
 import { followerOf, startFollower } from '../operations/followers.ts'
 import * as operations from '../operations/store.ts'
 import { wasFutile } from './operations/carry.ts'
-import { inputOf } from './operations/input.ts'
+import { wakeInput } from './operations/stored.ts'
 import { begin, takeTurn } from './state-changes.ts'
 import { illegalRequest, isLegal } from './states.ts'
 import { type DesktopRow, lockAny, specOf } from './store.ts'
@@ -36,12 +36,11 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
   }
   const generationId = kind === 'wake' ? newId() : null
   await begin(tx, row.id, kind, generationId)
-  const { discardMemory } = inputOf({ operation: next })
   return startFollower(tx, next.id, {
     generation: row.generation + (kind === 'wake' ? 1 : 0),
     generationId: generationId ?? row.currentGenerationId,
     turn: row.turn + 1,
-    input: { from: row.state, discardMemory, hostId: row.hostId, spec: specOf(row) },
+    input: { ...next.input, from: row.state, hostId: row.hostId, spec: specOf(row) },
   })
 }
 
@@ -69,7 +68,7 @@ async function succeedAtOnce(
 ): Promise<operations.OperationRow | undefined> {
   const { kind } = next
   const isAsleep = kind === 'hibernate' && row.state === 'hibernated'
-  const isAwake = kind === 'wake' && row.state === 'awake' && !inputOf({ operation: next }).discardMemory
+  const isAwake = kind === 'wake' && row.state === 'awake' && !wakeInput.parse(next.input).discardMemory
   if (!(isAsleep || isAwake) || (await operations.read(tx, behind))?.kind !== 'hibernate') return undefined
   const { state, generation, currentGenerationId: generationId, hostId } = row
   const resumed = kind === 'wake' ? { resumed_from: 'memory' } : {}

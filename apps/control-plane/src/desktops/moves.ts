@@ -1,6 +1,5 @@
 // Begins moves of desktops between hosts, for operators and drains. Knows neither HTTP nor which desktop should move.
-import { type MoveMode, moveMode, newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
-import { z } from 'zod'
+import { type MoveMode, newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
 import type { Db, Note } from '../db/pool.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -8,6 +7,7 @@ import type { Engine } from '../operations/engine.ts'
 import { lineOf } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
+import { type MoveInput, moveInput } from './operations/stored.ts'
 import { takeTurn } from './state-changes.ts'
 import { movable } from './states.ts'
 import * as store from './store.ts'
@@ -52,9 +52,9 @@ export class Moves {
         await note?.(tx, desktopId, null)
         return { operation: ahead }
       }
-      await requireMovable(tx, row, to)
+      const hostId = await requireMovable(tx, row, to)
       await takeTurn(tx, desktopId)
-      const operation = await operations.insert(tx, this.#operation(row, { ...request, to, mode }))
+      const operation = await operations.insert(tx, this.#operation(row, hostId, { ...request, to, mode }))
       await note?.(tx, desktopId, { operation_id: operation.id })
       return { operation, term }
     })
@@ -62,7 +62,11 @@ export class Moves {
     return operation
   }
 
-  #operation(row: store.DesktopRow, { to, mode, requestedBy, requestId }: MoveRequest): operations.NewOperation {
+  #operation(
+    row: store.DesktopRow,
+    hostId: string,
+    { to, mode, requestedBy, requestId }: MoveRequest & { mode: MoveMode },
+  ): operations.NewOperation<MoveInput> {
     return {
       id: newId(),
       desktopId: row.id,
@@ -72,7 +76,7 @@ export class Moves {
       generation: row.generation,
       generationId: row.currentGenerationId,
       turn: row.turn + 1,
-      input: { from: row.state, discardMemory: false, hostId: row.hostId, spec: store.specOf(row), to, mode },
+      input: { from: row.state, hostId, spec: store.specOf(row), to, mode, mayRelay: true },
       requestId,
       key: null,
       fingerprint: null,
@@ -81,17 +85,17 @@ export class Moves {
   }
 }
 
-const stored = z.object({ to: z.string().nullable(), mode: moveMode })
-
 function isSame({ input }: OperationRow, { to, mode }: { to: string | null; mode: MoveMode }): boolean {
-  const earlier = stored.parse(input)
+  const earlier = moveInput.parse(input)
   return earlier.to === to && earlier.mode === mode
 }
 
-async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null): Promise<void> {
+/** Returns the desktop's host. */
+async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null): Promise<string> {
   if (await operations.hasLive(tx, row.id))
     refuse('conflict', 'the desktop has an operation in progress; wait until it settles')
   if (!movable.includes(row.state) || row.hostId === null)
     refuse('wrong_state', `the desktop is ${row.state}; a move is possible when it is ${movable.join(', ')}`)
   if (row.hostId === to) refuse('conflict', 'the desktop is on that host already; name another one')
+  return row.hostId
 }

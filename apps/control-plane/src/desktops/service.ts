@@ -338,10 +338,9 @@ export class Desktops {
       behind: ahead?.id ?? null,
       input: {
         from: desktop.state,
-        discardMemory: params.discardMemory,
         hostId: desktop.hostId,
         spec: store.specOf(desktop),
-        ...(params.onHost && { onHost: params.onHost }),
+        ...(kind === 'wake' && { discardMemory: params.discardMemory, onHost: params.onHost }),
         ...(params.idle && { ifIdle: params.idle.condition }),
       },
       requestId: params.requestId,

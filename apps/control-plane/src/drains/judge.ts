@@ -1,6 +1,7 @@
 // Judges a drain by what is true now: what became of each of its desktops, and which of them it may begin to take away. Pure:
 // `runner.ts` reads, begins and stores.
 import type { DesktopState } from '@dormouse/contract'
+import { stateBefore } from '../desktops/operations/stored.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import type { OperationRow } from '../operations/store.ts'
 import { actionFor, after, exhausted } from './steps.ts'
@@ -70,8 +71,8 @@ function accountFor({ drain, operations, busy }: View, known: DrainedDesktop): D
   const idle = { ...known, status: 'waiting' as const, busySince: null }
   // It was not accepted, or the answer was lost: then the desktop is busy, and looked at again.
   if (!operation) return busy.has(known.desktopId) ? { ...idle, operationId: null } : idle
-  const { kind, errorCode, cause, error, input } = operation
-  const tried = after(known, { kind, errorCode, from: input.from })
+  const { kind, errorCode, cause, error } = operation
+  const tried = after(known, { kind, errorCode, from: stateBefore(operation) })
   if (errorCode === null) return { ...idle, ...tried, reason: null, retryAt: null }
   const waitMs = retryMs * 2 ** Math.min(tried.failures, 5)
   const reason = { code: errorCode, detail: cause || error || '' }

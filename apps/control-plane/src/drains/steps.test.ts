@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { actionFor, after, exhausted, type Tried } from './steps.ts'
 
 const fresh: Tried = { tries: 0, failures: 0, cold: false, hibernated: false }
-const live = { kind: 'move', from: 'awake' }
+const live = { kind: 'move', from: 'awake' } as const
 
 test('each state has one action, by what was asked for', () => {
   const actions = (sleeping: 'leave' | 'move', awake: 'live' | 'hibernate') =>

@@ -59,8 +59,8 @@ export function exhausted({ tries, failures }: Tried, reason: DrainReason | null
 export interface Outcome {
   kind: string
   errorCode: RefusalCode | null
-  /** The state in which the desktop was when it began. */
-  from: unknown
+  /** The state in which the desktop was when it began; undefined if that is no longer known. */
+  from: DesktopState | undefined
 }
 
 /** The tries after an operation of the drain has settled. */

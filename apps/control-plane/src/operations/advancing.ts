@@ -1,7 +1,6 @@
 // What a step stores in its own transaction: what it has found, and how far the operation has come.
 import type { Db } from '../db/pool.ts'
-import { nextStep, type OperationDefinition } from './definition.ts'
-import type { Findings } from './failures.ts'
+import { type Findings, nextStep, type OperationDefinition } from './definition.ts'
 import type { Running } from './running.ts'
 import * as store from './store.ts'
 

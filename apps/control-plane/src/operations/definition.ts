@@ -1,14 +1,29 @@
-// What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
-import type { OperationPhase as Phase } from '@dormouse/contract'
+// What an operation consists of: what it stores, and steps, each with an undo or a stated reason for having none. Knows no
+// desktop.
+import type { OperationResult, OperationPhase as Phase } from '@dormouse/contract'
+import { z } from 'zod'
 import type { Db } from '../db/pool.ts'
-import { Abandoned, type Failure, type Findings } from './failures.ts'
+import { Abandoned, type Failure } from './failures.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 
-export interface StepContext {
-  operation: OperationRow
-  findings: Findings
+/** What the steps of an operation have found so far. Each kind of operation extends it; each field may be missing. */
+export const findings = z.object({
+  /** Why something was deferred, for operators. */
+  why: z.string().optional(),
+})
+export type Findings = z.infer<typeof findings>
+
+/** How far an operation has come. */
+export type Position<I = object, F = Findings> = Pick<OperationRow<I, F>, 'input' | 'step' | 'findings'>
+
+/** What is passed to the transaction that settles the operation. */
+export interface SettleContext<I = object, F = Findings> {
+  operation: OperationRow<I, F>
   /** The current leader's; part of every command. */
   epoch: number
+}
+
+export interface StepContext<I = object, F = Findings> extends SettleContext<I, F> {
   /** Aborted when leadership is lost or a later request supersedes the operation. */
   signal: AbortSignal
   /** Milliseconds until the operation's deadline; for an undo, what one attempt may take. */
@@ -19,54 +34,56 @@ export interface StepContext {
    * For a step that `advances`: stores in the step's own transaction what it has found, and that the next step begins.
    * Throws if the operation has settled meanwhile.
    */
-  advance(tx: Db, found: Findings): Promise<void>
+  advance(tx: Db, found: F): Promise<void>
   /**
    * Stores in a transaction what the step has found so far, so that a repetition on another replica goes on from there. Throws
    * if the operation has settled meanwhile.
    */
-  note(tx: Db, found: Findings): Promise<void>
+  note(tx: Db, found: F): Promise<void>
 }
 
-/** How far an operation has come. */
-export type Position = Pick<OperationRow, 'input' | 'step' | 'findings'>
-
 /** What a first step does in the transaction that accepts its operation. */
-export interface Opening {
-  found: Findings
+export interface Opening<F> {
+  found: F
   /** Sends its statements before it waits for the first. One fails as a guard if the step is not possible. */
   write(tx: Db): Promise<unknown>
 }
 
-/** What is passed to the transaction that settles the operation. */
-export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'>
+/** A step with an undo, or with the reason why it has none. The type does not allow neither. */
+export type Step<I = object, F = Findings> = StepBody<I, F> &
+  (Undo<I, F> | { noUndo: string; undo?: never; deferred?: never })
 
-export interface Step {
+interface StepBody<I, F> {
   name: string
   /** What callers see while the step runs and its host has reported nothing more exact. */
-  phase: Phase | ((operation: Position) => Phase)
+  phase(operation: Position<I, F>): Phase
   /** It changes the database only, and calls `advance` in its transaction. So it needs no mark of its own before it runs. */
   advances?: true
   /** Whether there is nothing to do for this operation: the step needs no mark. */
-  idle?(operation: Position): boolean
+  idle?(operation: Position<I, F>): boolean
   /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
-  run(context: StepContext): Promise<Findings | undefined>
-  /** Takes the step back, wherever it failed. May run twice, too. */
-  undo?(context: StepContext): Promise<Findings | undefined>
-  /** The findings if the undo does not succeed before the deadline. `failed` must then store the undo for later. */
-  deferred?: Findings
-  /** Why there is nothing to take back. */
-  noUndo?: string
+  run(context: StepContext<I, F>): Promise<F | undefined>
 }
 
-export interface OperationDefinition {
+interface Undo<I, F> {
+  /** Takes the step back, wherever it failed. May run twice, too. */
+  undo(context: StepContext<I, F>): Promise<F | undefined>
+  /** The findings if the undo does not succeed before the deadline. `failed` must then store the undo for later. */
+  deferred: F
+}
+
+export interface OperationDefinition<I = object, F = Findings> {
   kind: string
+  /** The parameters of the request, and what the operation needs to know of the moment at which it was accepted. */
+  input: z.ZodType<I>
+  findings: z.ZodType<F>
   /** Waits only for others that overtake, and not for the rest. */
   overtakes?: true
-  steps: Step[]
+  steps: Step<I, F>[]
   /** The host that does the work, once one is known. Its progress reports count. */
-  hostOf(operation: Position): string | null
+  hostOf(operation: Position<I, F>): string | null
   /** Another host that does a part of the work: its progress reports count, too. */
-  helperOf?(operation: Position): string | null | undefined
+  helperOf?(operation: Position<I, F>): string | undefined
   /**
    * Locks what the operation acts on. It is locked before the operation's own row, in the order in which a request that
    * supersedes the operation locks them. Two orders would deadlock.
@@ -76,31 +93,31 @@ export interface OperationDefinition {
    * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined if it cannot run
    * there; it then runs later, and tells why it fails.
    */
-  opens?(operation: NewOperation): Opening | undefined
+  opens?(operation: NewOperation<I>): Opening<F> | undefined
   /** Whether requests may wait behind it. They begin once it has settled. */
   precedes?(operation: OperationRow): boolean
   /** Whether it can still be undone for a request that waits behind it. It then fails with `superseded`. */
-  givesWay?(operation: Position): boolean
+  givesWay?(operation: Position<I, F>): boolean
   /** The operation for which it was begun, which waits behind it. It does not give way to that one. */
-  begunFor?(operation: Position): string | undefined
+  begunFor?(operation: Position<I, F>): string | undefined
   /** Whether nothing is left of it after this failure: its requester is part of the service, and tries again. */
-  vanishes?(operation: OperationRow, failure: Failure): boolean
+  vanishes?(operation: OperationRow<I, F>, failure: Failure): boolean
   /** The last step: writes the new state in the transaction that settles the operation. */
-  succeeded(tx: Db, context: SettleContext): Promise<unknown>
+  succeeded(tx: Db, context: SettleContext<I, F>): Promise<unknown>
   /**
    * The same where the commit is sent right behind. Sends all statements before it waits for the first, the one that locks what
    * the operation acts on before the others. One fails as a guard if the state does not allow it; `succeeded` then runs.
    */
-  succeededAtOnce?(tx: Db, context: SettleContext): Promise<unknown>
+  succeededAtOnce?(tx: Db, context: SettleContext<I, F>): Promise<unknown>
   /** What the operation answers once it has succeeded. */
-  resultOf(context: SettleContext): Record<string, unknown>
+  resultOf(operation: OperationRow<I, F>): Omit<OperationResult, 'duration_ms'>
   /** Runs after a success is committed. It may get lost: recovery repeats it. */
-  afterwards?(context: SettleContext): Promise<void>
+  afterwards?(context: SettleContext<I, F>): Promise<void>
   /**
    * Runs instead of `succeeded`, after the undos: puts what the operation acted on into a state that is true. Answers what
    * was lost, in half a sentence for the customer.
    */
-  failed(tx: Db, context: SettleContext, failure: Failure): Promise<string | undefined>
+  failed(tx: Db, context: SettleContext<I, F>, failure: Failure): Promise<string | undefined>
 }
 
 /**
@@ -121,10 +138,21 @@ export class WaitsBehind extends Abandoned {
   }
 }
 
-type Undo = Required<Pick<Step, 'undo' | 'deferred'>>
+/** A stored operation as its steps see it. Throws if it does not fit the definition. */
+export const read = <I, F>(definition: OperationDefinition<I, F>, row: OperationRow): OperationRow<I, F> => ({
+  ...row,
+  input: definition.input.parse(row.input),
+  findings: definition.findings.parse(row.findings),
+})
 
-/** A step with an undo, or with the reason why it has none. The type does not allow neither. */
-export const step = (given: Step & (Undo | { noUndo: string })): Step => given
+/** What earlier steps must have found. A missing one is a bug. */
+export function requireFound<F extends object, K extends keyof F>(
+  { findings }: { findings: F },
+  ...names: K[]
+): { [N in K]-?: NonNullable<F[N]> } {
+  for (const name of names) if (findings[name] === undefined) throw new Error(`no step has found ${String(name)}`)
+  return findings as { [N in K]-?: NonNullable<F[N]> }
+}
 
 /** The next step that has something to do. */
 export const nextStep = ({ steps }: OperationDefinition, row: Position): number =>

@@ -8,15 +8,17 @@ import { adopt } from './adoption.ts'
 import { advance, note } from './advancing.ts'
 import { beginNext } from './begin-next.ts'
 import {
+  type Findings,
   nextStep,
   type OperationDefinition,
+  read,
   StateMismatch,
   type Step,
   type StepContext,
   WaitsBehind,
 } from './definition.ts'
 import type { EngineOptions } from './engine-options.ts'
-import { Abandoned, type Failure, type Findings, failureFrom } from './failures.ts'
+import { Abandoned, type Failure, failureFrom } from './failures.ts'
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
@@ -133,7 +135,12 @@ export class Engine {
     else this.#startNow(row, term, hostsDueAt, slot)
   }
 
-  #startNow(row: OperationRow, term: Term, hostsDueAt: number, slot?: Slot): void {
+  #startNow(stored: OperationRow, term: Term, hostsDueAt: number, slot?: Slot): void {
+    const row = this.#read(stored)
+    if (!row) {
+      slot?.release()
+      return
+    }
     this.#options.observer.accepted(row)
     const running = runningOf(row, term, hostsDueAt, slot)
     this.#running.set(row.id, running)
@@ -150,6 +157,17 @@ export class Engine {
         this.#options.observer.left(row)
       })
       .then((first) => first && this.accept(first, term))
+  }
+
+  /** One that does not fit its definition is left as it is: a destroy ends it. */
+  #read(row: OperationRow): Running['row'] | undefined {
+    try {
+      return read(this.#definition(row), row)
+    } catch (err) {
+      const facts = { err, operation: row.id, alarm: true, alarmKind: 'unexpected_state' }
+      this.#options.log.error(facts, 'a stored operation cannot be read and is not run; destroy its desktop')
+      return undefined
+    }
   }
 
   /** Of an earlier leader: what it waits behind runs here and begins it, or has settled. */
@@ -312,7 +330,7 @@ export class Engine {
     const { row, term } = running
     const definition = this.#definition(row)
     const settled = await this.#settle(running, () => storeSuccess(this.#options.leadership, definition, row))
-    definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
+    definition.afterwards?.({ operation: row, epoch: term.epoch }).catch((error) => {
       this.#options.log.info({ err: error, operation: row.id }, 'work after an operation failed; recovery repeats it')
     })
     return settled
@@ -394,7 +412,7 @@ export class Engine {
     const ageMs = performance.now() - running.acceptedAt
     const definition = this.#definition(row)
     return {
-      ...{ operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs },
+      ...{ operation: row, epoch: term.epoch, signal, remainingMs, ageMs },
       advance: (tx: Db, found: Findings) => advance(running, definition, tx, found),
       note: (tx: Db, found: Findings) => note(running, definition, tx, found),
     }

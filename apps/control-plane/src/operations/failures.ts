@@ -1,8 +1,5 @@
-// What an operation keeps in the database while it is in progress: what its steps have found, and why it failed.
+// Why an operation failed, or is no longer ours.
 import { messageOf, Refusal, type RefusalCode } from '@dormouse/contract'
-
-/** What the steps of an operation have found so far. Each kind of operation parses its own with a schema. */
-export type Findings = Record<string, unknown>
 
 export interface Failure {
   code: RefusalCode

@@ -1,6 +1,6 @@
 // Begins an operation in the transaction that accepts it, where it need not wait. That saves the commit of its first mark, and
 // for a wake also that of its placement.
-import { nextStep, type Opening, type OperationDefinition } from './definition.ts'
+import { type Findings, nextStep, type Opening, type OperationDefinition } from './definition.ts'
 import type { Begun, NewOperation } from './store.ts'
 import type { Slot, WorkQueue } from './work-queue.ts'
 
@@ -8,15 +8,18 @@ export interface Opened {
   /** The caller hands it to the engine, or releases it if the transaction fails. */
   slot: Slot
   begun: Begun
-  write: Opening['write']
+  write: Opening<Findings>['write']
 }
 
 /** Undefined if the operation must wait, or where its first step cannot run in that transaction. */
 export function open(operation: NewOperation, definition: OperationDefinition, queue: WorkQueue): Opened | undefined {
   const first = definition.steps[0]!
-  const opening = first.advances ? definition.opens?.(operation) : { found: {}, write: async () => undefined }
+  const input = definition.input.parse(operation.input)
+  const opening = first.advances
+    ? definition.opens?.({ ...operation, input })
+    : { found: {}, write: async () => undefined }
   if (!opening) return undefined
-  const position = { input: operation.input, step: 0, findings: opening.found }
+  const position = { input, step: 0, findings: opening.found }
   const slot = queue.tryEnter({ hostId: definition.hostOf(position), overtakes: definition.overtakes === true })
   if (!slot) return undefined
   const step = first.advances ? nextStep(definition, position) : 0

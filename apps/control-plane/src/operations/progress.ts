@@ -1,7 +1,7 @@
 // How far the operations of this replica have come, as callers see it. Kept in memory: another replica answers what the
 // stored step implies. Knows no desktop.
 import type { OperationPhase, OperationProgress, Report } from '@dormouse/contract'
-import type { OperationDefinition } from './definition.ts'
+import { type Findings, type OperationDefinition, read } from './definition.ts'
 import { isSettled, type OperationRow } from './store.ts'
 
 /** What a host reports of an operation. */
@@ -45,19 +45,17 @@ export class Progress {
   }
 
   /** Null once it has settled. `row` is as it was read; `running` as the engine has it, if it runs here. */
-  of(row: OperationRow, running: OperationRow | undefined): OperationProgress | null {
+  of(row: OperationRow, running: OperationRow<object, Findings> | undefined): OperationProgress | null {
     if (isSettled(row)) return null
     if (row.behind !== null) return told('waiting', { behind: 1 })
     const ahead = this.#options.ahead(row.id)
     if (ahead !== undefined || (!running && row.state === 'pending')) return told('waiting', { behind: ahead ?? null })
-    const current = running ?? row
-    const { undoing, step, id } = current
+    const { undoing, step, id } = running ?? row
     if (undoing) return told('undoing')
     const reported = this.#reported.get(id)
     if (reported?.step === step) return told(phases[reported.phase], reported)
-    const at = this.#options.definitionOf(row).steps[step]
-    if (!at) return told('waiting')
-    return told(typeof at.phase === 'function' ? at.phase(current) : at.phase)
+    const definition = this.#options.definitionOf(row)
+    return told(definition.steps[step]?.phase(running ?? read(definition, row)) ?? 'waiting')
   }
 }
 

@@ -1,12 +1,13 @@
 // An operation that this replica runs or queues, and how that ends early. Knows no step.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Term } from '../leadership/leadership.ts'
+import type { Findings } from './definition.ts'
 import { Abandoned } from './failures.ts'
 import type { OperationRow } from './store.ts'
 import type { Slot } from './work-queue.ts'
 
 export interface Running {
-  row: OperationRow
+  row: OperationRow<object, Findings>
   /** This and the other times here are by the monotonic clock. */
   acceptedAt: number
   term: Term
@@ -29,7 +30,7 @@ export interface Running {
 }
 
 /** `slot`: the one that it took when it was accepted. */
-export function runningOf(row: OperationRow, term: Term, hostsDueAt: number, slot?: Slot): Running {
+export function runningOf(row: Running['row'], term: Term, hostsDueAt: number, slot?: Slot): Running {
   const abort = new AbortController()
   const signal = AbortSignal.any([term.signal, abort.signal])
   const now = performance.now()

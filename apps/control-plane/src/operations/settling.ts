@@ -3,7 +3,7 @@ import { together } from '@dormouse/process'
 import { isGuardFailure } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import type { OperationDefinition, SettleContext } from './definition.ts'
+import type { Findings, OperationDefinition, SettleContext } from './definition.ts'
 import type { Failure } from './failures.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
@@ -12,13 +12,13 @@ import * as store from './store.ts'
 export async function storeSuccess(
   leadership: Leadership,
   definition: OperationDefinition,
-  row: OperationRow,
+  row: OperationRow<object, Findings>,
 ): Promise<OperationRow> {
   const settled = await succeedAtOnce(leadership, definition, row)
   if (settled) return settled
   return settleLocked(leadership, definition, row, async (tx, context, live) => {
     const writing = definition.succeeded(tx, context)
-    const settling = store.settleSucceeded(tx, row.id, definition.resultOf(context), row.findings)
+    const settling = store.settleSucceeded(tx, row.id, definition.resultOf(row), row.findings)
     return (await together([live, writing, settling]))[2]
   })
 }
@@ -27,7 +27,7 @@ export async function storeSuccess(
 export async function storeFailure(
   tx: Db,
   definition: OperationDefinition,
-  row: OperationRow,
+  row: OperationRow<object, Findings>,
   failure: Failure,
 ): Promise<OperationRow> {
   const failed = await store.settleFailed(tx, row.id, failure, row.findings)
@@ -39,14 +39,13 @@ export async function storeFailure(
 async function succeedAtOnce(
   leadership: Leadership,
   definition: OperationDefinition,
-  row: OperationRow,
+  row: OperationRow<object, Findings>,
 ): Promise<OperationRow | undefined> {
   if (!definition.succeededAtOnce) return undefined
   try {
     return await leadership.transactionAtOnce(async (tx, { epoch }) => {
-      const context = { operation: row, findings: row.findings, epoch }
-      const result = definition.resultOf(context)
-      const writing = definition.succeededAtOnce?.(tx, context)
+      const result = definition.resultOf(row)
+      const writing = definition.succeededAtOnce?.(tx, { operation: row, epoch })
       const settling = store.settleSucceeded(tx, row.id, result, row.findings)
       return (await together([Promise.resolve(writing), settling]))[1]
     })
@@ -63,11 +62,11 @@ async function succeedAtOnce(
 export function settleLocked(
   leadership: Leadership,
   definition: OperationDefinition,
-  row: OperationRow,
+  row: OperationRow<object, Findings>,
   write: (tx: Db, context: SettleContext, live: Promise<unknown>) => Promise<OperationRow>,
 ): Promise<OperationRow> {
   return leadership.transaction((tx, { epoch }) => {
     const live = together([definition.lock(tx, row), store.requireLive(tx, row.id)])
-    return write(tx, { operation: row, findings: row.findings, epoch }, live)
+    return write(tx, { operation: row, epoch }, live)
   })
 }

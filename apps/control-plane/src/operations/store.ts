@@ -11,9 +11,10 @@ import type {
 } from '@dormouse/contract'
 import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
-import { Abandoned, type Failure, type Findings } from './failures.ts'
+import { Abandoned, type Failure } from './failures.ts'
 
-export interface OperationRow {
+/** As it is stored; the definition of its kind says what `input` and `findings` are. */
+export interface OperationRow<I = object, F = object> {
   id: string
   desktopId: string
   orgId: string
@@ -25,10 +26,9 @@ export interface OperationRow {
   turn: number
   /** The operation behind which it waits; null once it has begun. Its generation and turn are the desktop's until then. */
   behind: string | null
-  /** The parameters of the request, and what the operation needs to know of the moment at which it was accepted. */
-  input: Record<string, unknown>
+  input: I
   step: number
-  findings: Findings
+  findings: F
   undoing: boolean
   /** Why it is being undone; null while it goes forward. */
   failure: Failure | null
@@ -59,7 +59,7 @@ export const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, 
   (extract(epoch from clock_timestamp() - created_at) * 1000)::float8 as "ageMs",
   created_at as "createdAt", updated_at as "updatedAt", settled_at as "settledAt"`
 
-export interface NewOperation {
+export interface NewOperation<I = object> {
   id: string
   desktopId: string
   orgId: string
@@ -71,7 +71,7 @@ export interface NewOperation {
   generation: number
   generationId: string | null
   turn: number
-  input: Record<string, unknown>
+  input: I
   requestId: string
   key: string | null
   fingerprint: Buffer | null
@@ -82,7 +82,7 @@ export interface NewOperation {
 export interface Begun {
   step: number
   steps: string[]
-  findings: Findings
+  findings: object
 }
 
 const notBegun: Begun = { step: -1, steps: [], findings: {} }
@@ -243,7 +243,7 @@ export async function retake(db: Db, { id, turn, findings }: Pick<OperationRow, 
 export const settledMeanwhile = (): Abandoned => new Abandoned('the operation has settled meanwhile')
 
 /** Fails as a guard if it has settled already. */
-export async function settleSucceeded(db: Db, id: string, result: object, findings: Findings): Promise<OperationRow> {
+export async function settleSucceeded(db: Db, id: string, result: object, findings: object): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-succeed',
     text: `with settled as (
@@ -258,7 +258,7 @@ export async function settleSucceeded(db: Db, id: string, result: object, findin
   return rows[0]!
 }
 
-export async function settleFailed(db: Db, id: string, failure: Failure, findings: Findings): Promise<OperationRow> {
+export async function settleFailed(db: Db, id: string, failure: Failure, findings: object): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-failed',
     text: `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -351,7 +351,7 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
   turn: row.turn,
   cause: row.cause,
   request_id: row.requestId,
-  findings: row.findings,
+  findings: { ...row.findings },
   timeline: row.timeline.map(({ at, ...mark }, i) => {
     const next = row.timeline[i + 1]?.at ?? row.settledAt
     const began = new Date(at)

@@ -9,8 +9,8 @@ import { inLane } from '../db/lanes.ts'
 import type { Db, Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
-import { type AsleepResult, stateAfterFailure } from '../desktops/operations/failed-wake.ts'
-import { discardsMemory } from '../desktops/operations/input.ts'
+import { stateAfterFailure } from '../desktops/operations/failed-wake.ts'
+import { type Asleep, discardsMemory } from '../desktops/operations/stored.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
@@ -209,7 +209,12 @@ export class Recovery {
   }
 
   /** The state after a deferred undo. */
-  async #afterUndo(tx: Db, { state: from }: DesktopRow, { operationId }: DeferredCommand, answer: AsleepResult) {
+  async #afterUndo(
+    tx: Db,
+    { state: from }: DesktopRow,
+    { operationId }: DeferredCommand,
+    answer: Exclude<Asleep, 'deferred'>,
+  ) {
     const operation = await operations.read(tx, operationId)
     return stateAfterFailure({ from, discardMemory: operation !== undefined && discardsMemory(operation) }, answer)
   }

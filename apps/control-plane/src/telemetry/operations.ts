@@ -1,6 +1,7 @@
 // Watches operations: their metrics, one log line each, and the request id in every line of theirs. Knows no desktop.
 import { currentSpan, type Log, type Tracing, traced, withLogFields } from '@dormouse/process'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { z } from 'zod'
 import type { EngineObserver, StepAttempt } from '../operations/observer.ts'
 import type { OperationRow } from '../operations/store.ts'
 
@@ -175,5 +176,7 @@ function lineOf(operation: OperationRow, acceptedAt: number, startedAt: number |
 }
 
 /** The host that did the work, as far as one is known. */
-const hostOf = ({ findings, input }: OperationRow): unknown =>
-  (findings as { hostId?: unknown }).hostId ?? input.hostId ?? undefined
+const hostOf = ({ findings, input }: OperationRow): string | undefined =>
+  located.parse(findings).hostId ?? located.parse(input).hostId ?? undefined
+
+const located = z.object({ hostId: z.string().nullish() })

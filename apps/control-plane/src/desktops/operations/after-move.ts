@@ -5,7 +5,7 @@ import type { Links } from '../../agents/links.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import type { StepContext } from '../../operations/definition.ts'
 import { type DeferredCommand, done, ofMove } from '../deferred.ts'
-import { commandOptions } from './input.ts'
+import { commandOptions } from './fence.ts'
 
 interface AfterMoveContext {
   leadership: Leadership

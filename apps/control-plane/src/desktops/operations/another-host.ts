@@ -1,8 +1,7 @@
 // A first wake that fails by the fault of its host goes on at another one: a disk that was never booted with success holds
 // nothing. The host that failed gets an order to remove what it has. And the count of the hosts whose wakes keep failing.
-import { factsOf, imageFolderName, imageRef, isOvertaken, Refusal } from '@dormouse/contract'
+import { factsOf, imageFolderName, isOvertaken, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { z } from 'zod'
 import type { Db } from '../../db/pool.ts'
 import { retryWhileUnavailable } from '../../db/pool.ts'
 import type { ChosenHost, Hosts } from '../../hosts/service.ts'
@@ -11,33 +10,27 @@ import type { Position, StepContext } from '../../operations/definition.ts'
 import { read } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { bind, lockAny } from '../store.ts'
-import { inputOf } from './input.ts'
+import { type WakeFindings, type WakeInput, wakeFindings } from './stored.ts'
 
 export interface AnotherHostContext {
   leadership: Leadership
   hosts: Hosts
 }
 
-const findings = z.object({
-  hostId: z.string().optional(),
-  image: imageRef.optional(),
-  /** The hosts that failed, in order. */
-  tried: z.array(z.string()).default([]),
-})
+type Wake = StepContext<WakeInput, WakeFindings>
 
 const maxHosts = 3
 /** With less time left, another host could not boot it either. */
 const minLeftMs = 1_000
 
 /** Whether the wake has left a host that failed. */
-export const wasElsewhere = ({ findings: stored }: Pick<Position, 'findings'>): boolean =>
-  findings.parse(stored).tried.length > 0
+export const wasElsewhere = ({ findings }: Position<WakeInput, WakeFindings>): boolean => findings.tried !== undefined
 
 /** Does the work of a step at the desktop's host; of a first wake at another one, where the host is at fault. */
 export async function onSomeHost<T>(
   deps: AnotherHostContext,
-  given: StepContext,
-  work: (context: StepContext) => Promise<T>,
+  given: Wake,
+  work: (context: Wake) => Promise<T>,
 ): Promise<T> {
   const deadline = performance.now() + given.remainingMs
   for (;;) {
@@ -53,15 +46,15 @@ export async function onSomeHost<T>(
   }
 }
 
-async function noteFault({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<void> {
-  const { hostId } = findings.parse(context.findings)
-  if (!hostId || factsOf(error.code).fault !== 'host') return
-  await hosts.wakeFailed(hostId, context.operation.desktopId, error.extra.cause ?? error.detail)
+async function noteFault({ hosts }: AnotherHostContext, context: Wake, error: Refusal): Promise<void> {
+  const { desktopId, findings } = context.operation
+  if (!findings.hostId || factsOf(error.code).fault !== 'host') return
+  await hosts.wakeFailed(findings.hostId, desktopId, error.extra.cause ?? error.detail)
 }
 
-async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<boolean> {
-  const input = inputOf(context)
-  const { hostId, tried } = findings.parse(context.findings)
+async function isWorthLeaving({ hosts }: AnotherHostContext, { operation }: Wake, error: Refusal): Promise<boolean> {
+  const { input, findings } = operation
+  const { hostId, tried = [] } = findings
   if (input.from !== 'created' || input.hostId !== null || input.onHost || !hostId || tried.length + 1 >= maxHosts)
     return false
   if (factsOf(error.code).fault) return true
@@ -70,11 +63,11 @@ async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContex
 }
 
 /** Binds the desktop to another host; false if none can take it. */
-async function leave(deps: AnotherHostContext, context: StepContext, because: Refusal): Promise<boolean> {
+async function leave(deps: AnotherHostContext, context: Wake, because: Refusal): Promise<boolean> {
   const { leadership, hosts } = deps
-  const { desktopId } = context.operation
-  const { hostId: from, tried: before, image } = findings.parse(context.findings)
-  const { spec } = inputOf(context)
+  const { desktopId, findings, input } = context.operation
+  const { hostId: from, tried: before = [], image } = findings
+  const { spec } = input
   const tried = [...before, from!]
   const madeFrom = image ? imageFolderName(image) : null
   const request = { desktopId, ...spec, image: spec.imageVersion, registered: image, not: tried }
@@ -88,13 +81,13 @@ async function leave(deps: AnotherHostContext, context: StepContext, because: Re
       return found
     })
   try {
-    Object.assign(context.findings, await hosts.place(null, request, move))
+    Object.assign(findings, await hosts.place(null, request, move))
     return true
   } catch (error) {
     if (error instanceof Refusal && !isOvertaken(error, 'leader')) return false
     // It is not known whether that was committed: what is stored counts.
-    Object.assign(context.findings, await storedFindings(deps, context))
-    if (findings.parse(context.findings).hostId === from) throw error
+    Object.assign(findings, await storedFindings(deps, context))
+    if (findings.hostId === from) throw error
     return true
   }
 }
@@ -102,7 +95,7 @@ async function leave(deps: AnotherHostContext, context: StepContext, because: Re
 async function orderRemoval(
   hosts: Hosts,
   tx: Db,
-  { operation }: StepContext,
+  { operation }: Wake,
   hostId: string,
   command: 'desktop.ensureAbsent' | 'desktop.ensureDestroyed',
 ): Promise<void> {
@@ -112,10 +105,10 @@ async function orderRemoval(
 }
 
 /** The lock waits for the transaction whose outcome is unknown. */
-const storedFindings = ({ leadership }: AnotherHostContext, { operation }: StepContext) =>
+const storedFindings = ({ leadership }: AnotherHostContext, { operation }: Wake) =>
   retryWhileUnavailable(() =>
     leadership.transaction(async (tx) => {
       await lockAny(tx, operation.desktopId)
-      return (await read(tx, operation.id))?.findings
+      return wakeFindings.optional().parse((await read(tx, operation.id))?.findings)
     }),
   )

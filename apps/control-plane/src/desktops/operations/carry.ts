@@ -2,8 +2,8 @@
 // move goes forward.
 import { randomBytes } from 'node:crypto'
 import {
-  type CommandName,
   type CommandResult,
+  type Fence,
   type ImageRef,
   isOvertaken,
   type MoveKind,
@@ -13,15 +13,13 @@ import {
   refuse,
 } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Relays } from '../../agents/relays.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
-import type { StepContext } from '../../operations/definition.ts'
-import type { Findings } from '../../operations/failures.ts'
+import { requireFound, type StepContext } from '../../operations/definition.ts'
 import { hasFollower } from '../../operations/followers.ts'
 import type { OperationRow } from '../../operations/store.ts'
 import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
@@ -29,7 +27,8 @@ import { startGeneration } from '../generations.ts'
 import { moveTo } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { endMove } from './after-move.ts'
-import { cannotBeDoneNow, commandOptions, fenceOf, inputOf } from './input.ts'
+import { cannotBeDoneNow, commandOptions, fenceOf } from './fence.ts'
+import { type MoveFindings, type MoveInput, moveFindings, moveInput } from './stored.ts'
 
 export interface CarryContext {
   leadership: Leadership
@@ -39,57 +38,28 @@ export interface CarryContext {
   relays: Relays
 }
 
-/** What it holds on the new host, and if it may go. */
-export interface Destination {
-  from: string
-  /** Null for the best host. */
-  to: string | null
+export type Move = StepContext<MoveInput, MoveFindings>
+export type MovePosition = Pick<MoveRow, 'input' | 'findings'>
+export type MoveRow = OperationRow<MoveInput, MoveFindings>
+
+/** How it moves, and what it holds on the new host. */
+export interface Manner {
   kind: MoveKind
   /** It is awake, and is hibernated before its files are sent. */
-  hibernates?: boolean
+  hibernates: boolean
   vcpus: number
   memoryMiB: number
-  /** Whether it may go to a host that only a relay reaches, which takes longer. */
-  mayRelay: boolean
 }
 
-const state = z.enum(['awake', 'hibernated', 'stopped'])
-const whetherDone = z.enum(['done', 'deferred'])
+/** Whether a settled operation was a move for a wake, and has found no host: nothing was done, and nothing of it is kept. */
+export const wasFutile = ({ kind, input, findings }: OperationRow): boolean =>
+  kind === 'move' && isFutile({ input: moveInput.parse(input), findings: moveFindings.parse(findings) })
 
-/**
- * What the steps find. The hosts' handoffs to each other are kept, so that a new leader goes on where the last one was; the
- * move's key never is.
- */
-export const carried = z.object({
-  to: z.string().optional(),
-  kind: z.enum(['live', 'cold']).optional(),
-  imageDigest: z.string().optional(),
-  /** A host that fetches the image, to take the desktop then. */
-  fetchesOn: z.string().optional(),
-  begun: z.string().optional(),
-  sent: z.string().optional(),
-  arrived: z.string().optional(),
-  /** The state that the new host answers. */
-  settled: state.or(z.literal('deferred')).optional(),
-  released: whetherDone.optional(),
-  abandoned: whetherDone.optional(),
-  /** The state that the old host answers after an undo. */
-  kept: state.or(z.literal('deferred')).optional(),
-})
-export type Carried = z.infer<typeof carried>
+export const isFutile = ({ input, findings }: MovePosition): boolean =>
+  input.forWake !== undefined && findings.to === undefined
 
-const wakeBehind = z.object({ forWake: z.string().optional() })
-
-/** The wake that waits behind the move because its host cannot take it. */
-export const begunFor = ({ input }: Pick<OperationRow, 'input'>): string | undefined => wakeBehind.parse(input).forWake
-
-/** Whether it was begun for a wake and has found no host: nothing was done, and nothing of it is kept. */
-export const wasFutile = (operation: Pick<OperationRow, 'input' | 'findings'>): boolean =>
-  begunFor(operation) !== undefined && carried.parse(operation.findings).to === undefined
-
-/** The findings of a step that comes behind `placeAway`. */
-const placed = (context: Pick<StepContext, 'findings'>) =>
-  carried.required({ to: true, kind: true, imageDigest: true }).parse(context.findings)
+/** What the step behind `placeAway` finds. */
+const placed = ({ operation }: Pick<Move, 'operation'>) => requireFound(operation, 'to', 'kind', 'imageDigest')
 
 const checkMs = 30_000
 /** What follows the decision gets at least so long, whatever is left of the deadline. */
@@ -100,20 +70,19 @@ const lastTryMs = 10_000
 const copyTries = 3
 
 /** Chooses a host that can take the desktop, reserves what it needs there, and stores the next step. */
-export async function placeAway(deps: CarryContext, context: StepContext, destination: Destination): Promise<Findings> {
+export async function placeAway(deps: CarryContext, context: Move, manner: Manner): Promise<MoveFindings> {
   const { links, hosts, images } = deps
-  const { operation } = context
-  const { desktopId, id: operationId } = operation
-  const { from, to, kind, hibernates, vcpus, memoryMiB } = destination
+  const { desktopId, id: operationId, input } = context.operation
+  const { hostId: from, to, spec } = input
+  const { kind, hibernates, vcpus, memoryMiB } = manner
   if (!(await hosts.knowsMoves(from)))
     throw refusalWithCause('no_host', 'the agent of the desktop’s host knows no moves; upgrade it')
   const traits = await links.command(from, 'move.traits', { desktopId }, commandOptions(context))
   if (traits.kind !== (hibernates ? 'live' : kind))
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
   if (hibernates) traits.memoryBytes = memoryMiB * 1024 * 1024
-  const { spec } = inputOf(context)
   const registered = await images.madeFrom(spec.imageVersion)
-  const mayRelay = destination.mayRelay && (await hosts.mayRelay(from))
+  const mayRelay = input.mayRelay && (await hosts.mayRelay(from))
   const owing = await stillOwing(deps, context, to)
   const misfits = new Map<string, string>()
   for (;;) {
@@ -124,7 +93,7 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
       .placeAway(to, request, async (host) => {
         const misfit = await misfitOf(deps, context, host.id, { traits, image: registered, mayRelay })
         if (misfit !== null) return void misfits.set(host.id, misfit)
-        const found: Findings = { to: host.id, kind, imageDigest: traits.imageDigest }
+        const found = { to: host.id, kind, imageDigest: traits.imageDigest }
         await deps.leadership.transaction(async (tx) => {
           await together([lockAny(tx, desktopId), host.confirm(tx)])
           await together([host.reserve(tx), context.advance(tx, found)])
@@ -140,7 +109,7 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
 }
 
 /** The hosts that still have something of the desktop, and would refuse it. What a host that may be chosen can end, it ends first. */
-async function stillOwing(deps: CarryContext, context: StepContext, to: string | null): Promise<string[]> {
+async function stillOwing(deps: CarryContext, context: Move, to: string | null): Promise<string[]> {
   const { desktopId } = context.operation
   const read = () => deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
   const owing = await read()
@@ -156,11 +125,11 @@ async function stillOwing(deps: CarryContext, context: StepContext, to: string |
 /** Why the host cannot take the desktop; null if it can. Then it has the image, fetched where it lacked it. */
 async function misfitOf(
   deps: CarryContext,
-  context: StepContext,
+  context: Move,
   hostId: string,
   desktop: { traits: MoveTraits; image: ImageRef | undefined; mayRelay: boolean },
 ): Promise<string | null> {
-  const payload = { spec: inputOf(context).spec, ...desktop }
+  const payload = { spec: context.operation.input.spec, ...desktop }
   const { misfit, fetches, takesNamedMemory } = await deps.links
     .command(hostId, 'move.check', payload, { signal: context.signal, timeoutMs: checkMs })
     .catch((error: unknown) => misfitFrom(error, ['host_unreachable']))
@@ -172,12 +141,12 @@ async function misfitOf(
 /** Why the host cannot fetch the image. It may take minutes: the host's reports extend the operation's deadline. */
 async function fetchImage(
   { links }: CarryContext,
-  context: StepContext,
+  context: Move,
   hostId: string,
   image: ImageRef,
 ): Promise<string | null> {
-  const { desktopId, id: operationId } = context.operation
-  Object.assign(context.findings, { fetchesOn: hostId })
+  const { desktopId, id: operationId, findings } = context.operation
+  findings.fetchesOn = hostId
   const fetched = links.command(hostId, 'image.ensure', { image, desktopId, operationId }, commandOptions(context))
   const { misfit } = await fetched.then(
     () => ({ misfit: null }),
@@ -191,14 +160,11 @@ function misfitFrom(error: unknown, codes: readonly string[]): CommandResult<'mo
   throw error
 }
 
-/** The host that fetches the image for the move, before it is chosen for good. */
-export const fetchesOn = ({ findings }: Pick<StepContext, 'findings'>): string | undefined =>
-  carried.parse(findings).fetchesOn
-
 /** The old host holds the desktop for the move. Its guest notices nothing. */
-export async function begin(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
+export async function begin(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { links } = deps
   const { kind } = placed(context)
+  const from = context.operation.input.hostId
   const payload = { fence: fenceOf(context), kind }
   // In this move's turn the host would no longer take the commands of an earlier one.
   await endMove(deps, context, from)
@@ -209,26 +175,26 @@ export async function begin(deps: CarryContext, context: StepContext, from: stri
  * The new host listens, and the old one sends everything: through this replica if the hosts cannot reach each other. Each
  * attempt has a key of its own.
  */
-export async function send(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { kind, to } = placed(context)
+export async function send(deps: CarryContext, context: Move): Promise<MoveFindings> {
+  const { kind } = placed(context)
   let sendOnce = sendDirectly
   for (let tries = 1; ; ) {
     try {
-      return await sendOnce(deps, context, from)
+      return await sendOnce(deps, context)
     } catch (error) {
       if (!(error instanceof Refusal) || context.signal.aborted) throw error
-      if (error.code === 'move_unreachable' && sendOnce === sendDirectly && (await mayBeRelayed(deps, from, to))) {
+      if (error.code === 'move_unreachable' && sendOnce === sendDirectly && (await mayBeRelayed(deps, context))) {
         sendOnce = sendRelayed
       } else if (kind !== 'cold' || error.code !== 'hypervisor_failed' || tries++ >= copyTries) throw error
     }
   }
 }
 
-const mayBeRelayed = async ({ hosts }: CarryContext, from: string, to: string): Promise<boolean> =>
-  (await hosts.mayRelay(from)) && hosts.mayRelay(to)
+const mayBeRelayed = async ({ hosts }: CarryContext, context: Move): Promise<boolean> =>
+  (await hosts.mayRelay(context.operation.input.hostId)) && hosts.mayRelay(placed(context).to)
 
-async function sendDirectly({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { to, preparation, options } = preparationOf(context)
+async function sendDirectly({ links }: CarryContext, context: Move): Promise<MoveFindings> {
+  const { from, to, preparation, options } = preparationOf(context)
   const { fence, key } = preparation
   const { handoff, address } = await links.command(to, 'move.prepare', preparation, options)
   if (!address)
@@ -238,8 +204,8 @@ async function sendDirectly({ links }: CarryContext, context: StepContext, from:
 }
 
 /** Both hosts have a link to this replica, and dial their channels back to it. */
-async function sendRelayed({ links, relays }: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { to, preparation, options } = preparationOf(context)
+async function sendRelayed({ links, relays }: CarryContext, context: Move): Promise<MoveFindings> {
+  const { from, to, preparation, options } = preparationOf(context)
   const { fence, key } = preparation
   const { operation, signal } = context
   const relay = relays.between({ operationId: operation.id, hostIds: [from, to], signal })
@@ -255,38 +221,35 @@ async function sendRelayed({ links, relays }: CarryContext, context: StepContext
   }
 }
 
-function preparationOf(context: StepContext) {
-  const { to, kind, imageDigest, begun = '' } = placed(context)
-  const { spec } = inputOf(context)
+function preparationOf(context: Move) {
+  const { input, findings } = context.operation
+  const { to, kind, imageDigest } = placed(context)
+  const { hostId: from, spec } = input
   const [fence, options] = [fenceOf(context), commandOptions(context)]
   const key = randomBytes(32).toString('base64url')
-  return { to, options, preparation: { fence, kind, spec, imageDigest, key, handoff: begun } }
+  return { from, to, options, preparation: { fence, kind, spec, imageDigest, key, handoff: findings.begun ?? '' } }
 }
 
 /** Everything is whole on the new host, and nothing runs there. */
-export async function arrive({ links, relays }: CarryContext, context: StepContext): Promise<Findings> {
-  const { to, sent = '' } = placed(context)
-  const payload = { fence: fenceOf(context), handoff: sent }
+export async function arrive({ links, relays }: CarryContext, context: Move): Promise<MoveFindings> {
+  const { to } = placed(context)
+  const payload = { fence: fenceOf(context), handoff: context.operation.findings.sent ?? '' }
   const { handoff: arrived } = await links.command(to, 'move.arrive', payload, commandOptions(context))
   relays.close(context.operation.id)
   return { arrived }
 }
 
 /** The decision: from its commit on, the desktop belongs to the new host. A repeat of a decision changes nothing. */
-export async function decide(
-  { leadership, hosts }: CarryContext,
-  context: StepContext,
-  from: string,
-): Promise<Findings> {
+export async function decide({ leadership, hosts }: CarryContext, context: Move): Promise<MoveFindings> {
   const { operation, advance } = context
-  const { desktopId, generationId, id, turn } = operation
+  const { desktopId, generationId, id, turn, input } = operation
   const { to, kind } = placed(context)
   await leadership.transaction(async (tx) => {
     const row = await lockAny(tx, desktopId)
     if (row?.hostId === to) return advance(tx, {})
-    if (row?.hostId !== from || row.turn !== turn)
+    if (row?.hostId !== input.hostId || row.turn !== turn)
       refuse('superseded', 'a later request came before the move was decided')
-    if (await hasFollower(tx, id, begunFor(operation)))
+    if (await hasFollower(tx, id, input.forWake))
       refuse('superseded', 'a request of the customer came before the move was decided')
     if (!(await hosts.arrive(tx, desktopId, to)))
       throw refusalWithCause('no_host', 'the new host was removed, or is lost')
@@ -300,16 +263,12 @@ export async function decide(
 }
 
 /** Whether the move was decided: behind the desktop's lock, so no decision is in flight. */
-export async function isDecided(db: Db, desktopId: string, findings: Findings): Promise<boolean> {
-  const { to } = carried.parse(findings)
-  return to !== undefined && (await lockAny(db, desktopId))?.hostId === to
+export async function isDecided(db: Db, { desktopId, findings }: MoveRow): Promise<boolean> {
+  return findings.to !== undefined && (await lockAny(db, desktopId))?.hostId === findings.to
 }
 
 /** The new host lets the desktop run. If it cannot now, that is deferred: it never goes back. */
-export async function settle(
-  { links }: CarryContext,
-  context: StepContext,
-): Promise<Pick<Carried, 'settled'> & { why?: string }> {
+export async function settle({ links }: CarryContext, context: Move): Promise<MoveFindings> {
   const { to } = placed(context)
   const ask = (options: Options) => links.command(to, 'move.settle', { fence: decidedFence(context) }, options)
   const answer = await afterDecision(context, ask, lastTryMs)
@@ -317,11 +276,11 @@ export async function settle(
 }
 
 /** The old host removes everything, or does so as soon as it is back. */
-export async function release({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { arrived } = placed(context)
-  const handoff = arrived || null
+export async function release({ links }: CarryContext, context: Move): Promise<MoveFindings> {
+  const { input, findings } = context.operation
+  const handoff = findings.arrived || null
   const ask = (options: Options) =>
-    links.command(from, 'move.release', { fence: decidedFence(context), handoff }, options)
+    links.command(input.hostId, 'move.release', { fence: decidedFence(context), handoff }, options)
   // Nothing waits for it but the operation: an unreachable host gets it when it is back.
   const answer = await afterDecision(context, ask, Number.POSITIVE_INFINITY)
   return 'why' in answer ? { released: 'deferred', why: answer.why } : { released: 'done' }
@@ -367,7 +326,7 @@ export async function later(
 
 /** An operation ends without its undos, perhaps in a move from this host that is not decided: defers the undos of that move. */
 export async function takeBackLater(tx: Db, operation: OperationRow, from: string): Promise<void> {
-  const { to } = carried.parse(operation.findings)
+  const to = operation.kind === 'move' ? moveFindings.parse(operation.findings).to : undefined
   if (to === undefined || to === from) return
   const { desktopId, generation, turn, id: operationId } = operation
   await defer(tx, { desktopId, hostId: to, command: 'move.abandon', generation, turn, operationId })
@@ -375,30 +334,33 @@ export async function takeBackLater(tx: Db, operation: OperationRow, from: strin
 }
 
 /** Undo of `send`: the new host gives up what it has. */
-export async function abandon(deps: CarryContext, context: StepContext): Promise<Pick<Carried, 'abandoned'>> {
+export async function abandon(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { to } = placed(context)
-  const answer = await takeBack(deps, context, to, 'move.abandon')
+  const answer = await takeBack(deps, context, (payload, options) =>
+    deps.links.command(to, 'move.abandon', payload, options),
+  )
   return answer ? { abandoned: answer === 'deferred' ? 'deferred' : 'done' } : {}
 }
 
 /** Undo of `begin`: the desktop goes on where it was. */
-export async function keep(deps: CarryContext, context: StepContext, from: string): Promise<Pick<Carried, 'kept'>> {
-  const answer = await takeBack(deps, context, from, 'move.keep')
-  return answer ? { kept: answer === 'deferred' ? 'deferred' : state.parse((answer as { state?: unknown }).state) } : {}
+export async function keep(deps: CarryContext, context: Move): Promise<MoveFindings> {
+  const answer = await takeBack(deps, context, (payload, options) =>
+    deps.links.command(context.operation.input.hostId, 'move.keep', payload, options),
+  )
+  return answer ? { kept: answer === 'deferred' ? 'deferred' : answer.state } : {}
 }
 
 /** Undefined if the move was decided after all: then nothing goes back. */
-async function takeBack(
-  { leadership, links, relays }: CarryContext,
-  context: StepContext,
-  hostId: string,
-  command: Extract<CommandName, 'move.abandon' | 'move.keep'>,
-): Promise<object | 'deferred' | undefined> {
-  const { desktopId, id: operationId } = context.operation
-  relays.close(operationId)
-  if (await leadership.transaction((tx) => isDecided(tx, desktopId, context.findings))) return undefined
+async function takeBack<T>(
+  { leadership, relays }: CarryContext,
+  context: Move,
+  ask: (payload: { fence: Fence }, options: Options) => Promise<T>,
+): Promise<T | 'deferred' | undefined> {
+  const { operation } = context
+  relays.close(operation.id)
+  if (await leadership.transaction((tx) => isDecided(tx, operation))) return undefined
   try {
-    return await links.command(hostId, command, { fence: fenceOf(context) }, commandOptions(context))
+    return await ask({ fence: fenceOf(context) }, commandOptions(context))
   } catch (error) {
     if (cannotBeDoneNow(error)) return 'deferred'
     throw error

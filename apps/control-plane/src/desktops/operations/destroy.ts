@@ -1,17 +1,16 @@
 // Destroy: always converges. An unreachable host removes what is left as soon as it is back.
 import { isOvertaken, refusalWithCause } from '@dormouse/contract'
-import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import { type OperationDefinition, type StepContext, step } from '../../operations/definition.ts'
-import type { Findings } from '../../operations/failures.ts'
+import { type OperationDefinition, requireFound, type StepContext } from '../../operations/definition.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration } from '../generations.ts'
 import type { Quota } from '../quota.ts'
 import { settle } from '../state-changes.ts'
 import { inProgress } from '../states.ts'
 import { lockAny } from '../store.ts'
-import { fenceOf, inputOf } from './input.ts'
+import { fenceOf } from './fence.ts'
+import { type DestroyFindings, type DestroyInput, destroyFindings, destroyInput } from './stored.ts'
 
 export interface DestroyContext {
   hosts: Hosts
@@ -22,32 +21,28 @@ export interface DestroyContext {
   quota: Pick<Quota, 'freed'>
 }
 
-const findings = z.object({
-  cleanup: z.enum(['done', 'deferred']).default('deferred'),
-  /** Why the host could not, for operators. */
-  why: z.string().optional(),
-})
-
-export const destroy = (deps: DestroyContext): OperationDefinition => ({
+export const destroy = (deps: DestroyContext): OperationDefinition<DestroyInput, DestroyFindings> => ({
   kind: 'destroy',
+  input: destroyInput,
+  findings: destroyFindings,
   overtakes: true,
-  hostOf: (operation) => inputOf({ operation }).hostId,
+  hostOf: ({ input }) => input.hostId,
   steps: [
-    step({
+    {
       name: 'remove',
-      phase: 'removing',
+      phase: () => 'removing',
       run: (context) => remove(deps, context),
       noUndo: 'a destroy cannot be undone',
-    }),
+    },
   ],
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
-  async succeeded(tx, { operation, findings: stored }) {
+  async succeeded(tx, { operation }) {
     const { hosts } = deps
     const { desktopId, generation, generationId, turn, id } = operation
-    const { hostId } = inputOf({ operation })
-    const { cleanup } = findings.parse(stored)
+    const { hostId } = operation.input
+    const { cleanup } = requireFound(operation, 'cleanup')
     await settle(tx, desktopId, 'destroyed', { by: 'destroy', operationId: id })
     if (generationId) await endGeneration(tx, generationId, 'destroyed')
     if (cleanup === 'deferred' && hostId && !(await hosts.isRemoved(hostId, tx))) {
@@ -57,11 +52,10 @@ export const destroy = (deps: DestroyContext): OperationDefinition => ({
     }
   },
 
-  resultOf({ operation, findings: stored }) {
-    const { generation, generationId } = operation
-    const { hostId } = inputOf({ operation })
-    const { cleanup } = findings.parse(stored)
-    return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
+  resultOf(operation) {
+    const { generation, generationId, input } = operation
+    const { cleanup } = requireFound(operation, 'cleanup')
+    return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: input.hostId, cleanup }
   },
 
   afterwards: async ({ operation }) => deps.quota.freed(operation.orgId),
@@ -71,16 +65,19 @@ export const destroy = (deps: DestroyContext): OperationDefinition => ({
    * superseded does not resume, so the desktop counts as stopped until its host reports otherwise.
    */
   async failed(tx, { operation }) {
-    const { from } = inputOf({ operation })
+    const { from } = operation.input
     const state = from === 'awake' || inProgress.includes(from) ? 'stopped' : from
     await settle(tx, operation.desktopId, state, { by: 'destroy', operationId: operation.id })
     return 'it was not destroyed'
   },
 })
 
-async function remove({ hosts, links, graceMs }: DestroyContext, context: StepContext): Promise<Findings> {
+async function remove(
+  { hosts, links, graceMs }: DestroyContext,
+  context: StepContext<DestroyInput, DestroyFindings>,
+): Promise<DestroyFindings> {
   const { operation, signal } = context
-  const { hostId } = inputOf(context)
+  const { hostId } = operation.input
   if (hostId === null) return { cleanup: 'done' }
   try {
     const timeoutMs = Math.ceil(context.remainingMs)

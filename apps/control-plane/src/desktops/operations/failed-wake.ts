@@ -1,20 +1,15 @@
 // What is true after a wake that failed, from what its undo found. Pure.
-import { commands, type DesktopState } from '@dormouse/contract'
-import { z } from 'zod'
+import type { DesktopState } from '@dormouse/contract'
 import type { Failure } from '../../operations/failures.ts'
-import type { Input } from './input.ts'
-
-/** The host's answer to an undo, or that the undo is still to come. */
-export const asleepResult = z.union([commands['desktop.ensureAsleep'].result, z.literal('deferred')])
-export type AsleepResult = z.infer<typeof asleepResult>
+import type { Asleep, WakeInput } from './stored.ts'
 
 /**
  * The state after the failure. A saved memory that was kept stays in the state: nothing is downgraded in silence. One that
  * the host no longer has counts as lost where the caller gave it up; otherwise an operator may put it back.
  */
 export function stateAfterFailure(
-  { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
-  asleep: AsleepResult | undefined,
+  { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
+  asleep: Asleep | undefined,
 ): DesktopState {
   if (asleep === undefined || asleep === 'deferred') return from
   // It failed with its host, which was lost and is back.
@@ -26,13 +21,13 @@ export function stateAfterFailure(
 }
 
 /** Whether the desktop left nothing on its host: the next wake may then choose another. */
-export const leftNothing = ({ hostId }: Pick<Input, 'hostId'>, asleep: AsleepResult | undefined): boolean =>
+export const leftNothing = ({ hostId }: Pick<WakeInput, 'hostId'>, asleep: Asleep | undefined): boolean =>
   hostId === null && (asleep === undefined || (asleep !== 'deferred' && asleep.state === 'absent'))
 
 /** What the failed wake has cost, in half a sentence; undefined if the failure itself says it. */
 export function lossOf(
-  { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
-  asleep: AsleepResult | undefined,
+  { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
+  asleep: Asleep | undefined,
   failure: Failure,
 ): string | undefined {
   if (asleep === undefined) return 'nothing was lost'

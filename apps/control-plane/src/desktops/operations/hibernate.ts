@@ -1,19 +1,19 @@
 // Hibernate: save. If it fails, the host is asked for the actual state, and that becomes the desktop's.
 
-import { type DesktopState, observation, Refusal } from '@dormouse/contract'
+import { type DesktopState, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
-import { type OperationDefinition, type SettleContext, step } from '../../operations/definition.ts'
+import type { OperationDefinition, SettleContext } from '../../operations/definition.ts'
 import { isOwnHibernation } from '../../operations/followers.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { afterMove } from './after-move.ts'
-import { commandOptions, fenceOf, inputOf } from './input.ts'
+import { commandOptions, fenceOf } from './fence.ts'
+import { type HibernateFindings, type HibernateInput, hibernateFindings, hibernateInput } from './stored.ts'
 
 export interface HibernateContext {
   leadership: Leadership
@@ -21,35 +21,33 @@ export interface HibernateContext {
   links: Links
 }
 
-const findings = z.object({
-  memoryBytes: z.int().optional(),
-  /** What the host has of it after a save that failed. */
-  seen: z.union([observation.pick({ domain: true, memory: true }), z.enum(['out of reach', 'nothing'])]).optional(),
-})
-type Findings = z.infer<typeof findings>
-type Seen = Findings['seen']
+type Seen = HibernateFindings['seen']
 
-const deferred: Findings = { seen: 'out of reach' }
-
-export const hibernate = ({ leadership, hosts, links }: HibernateContext): OperationDefinition => ({
+export const hibernate = ({
+  leadership,
+  hosts,
+  links,
+}: HibernateContext): OperationDefinition<HibernateInput, HibernateFindings> => ({
   kind: 'hibernate',
-  hostOf: (operation) => inputOf({ operation }).hostId,
+  input: hibernateInput,
+  findings: hibernateFindings,
+  hostOf: ({ input }) => input.hostId,
   steps: [
-    step({
+    {
       name: 'save',
-      phase: 'saving',
+      phase: () => 'saving',
       run: async (context) => {
-        const { hostId, ifIdle } = inputOf(context)
+        const { hostId, ifIdle } = context.operation.input
         const payload = { fence: fenceOf(context), ifIdle }
-        const ask = () => links.command(hostId!, 'desktop.ensureHibernated', payload, commandOptions(context))
-        const { memoryBytes } = await afterMove({ leadership, links }, context, hostId!, ask)
+        const ask = () => links.command(hostId, 'desktop.ensureHibernated', payload, commandOptions(context))
+        const { memoryBytes } = await afterMove({ leadership, links }, context, hostId, ask)
         return { memoryBytes }
       },
       /** A save cannot be undone; the host reports what came of it. */
       undo: async (context) => {
-        const { hostId } = inputOf(context)
+        const { desktopId, input } = context.operation
         const seen = await links
-          .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, commandOptions(context))
+          .command(input.hostId, 'desktop.observe', { desktopId }, commandOptions(context))
           .then(({ domain, memory }): Seen => ({ domain, memory }))
           .catch((error: unknown): Seen => {
             if (!(error instanceof Refusal)) throw error
@@ -59,8 +57,8 @@ export const hibernate = ({ leadership, hosts, links }: HibernateContext): Opera
           })
         return { seen }
       },
-      deferred,
-    }),
+      deferred: { seen: 'out of reach' },
+    },
   ],
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
@@ -71,15 +69,13 @@ export const hibernate = ({ leadership, hosts, links }: HibernateContext): Opera
   succeeded: (tx, context) => settleHibernated(hosts, tx, context, false),
   succeededAtOnce: (tx, context) => settleHibernated(hosts, tx, context, true),
 
-  resultOf({ operation }) {
-    const { generation, generationId } = operation
-    const { hostId } = inputOf({ operation })
-    return { desktop_state: 'hibernated', generation, generation_id: generationId, host_id: hostId }
+  resultOf({ generation, generationId, input }) {
+    return { desktop_state: 'hibernated', generation, generation_id: generationId, host_id: input.hostId }
   },
 
-  async failed(tx, { operation, findings: stored }) {
+  async failed(tx, { operation }) {
     const { desktopId, generationId } = operation
-    const { seen } = findings.parse(stored)
+    const { seen } = operation.findings
     const state = stateAsSeen(seen)
     await settle(tx, desktopId, state, { by: 'hibernate', operationId: operation.id })
     if (state === 'awake')

@@ -1,56 +1,40 @@
 // A move of an awake desktop as files: it is hibernated on its old host and woken on the new one. A live move that does not
 // converge goes on like this. The desktop counts as awake all the while; the ledger knows when it was hibernated.
-import { type Fence, isOvertaken, moveMode, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import { type Fence, isOvertaken, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { z } from 'zod'
 import type { UsageKind } from '../../ledger/store.ts'
-import type { Position, SettleContext, StepContext } from '../../operations/definition.ts'
-import type { Findings } from '../../operations/failures.ts'
+import { requireFound } from '../../operations/definition.ts'
 import { retake } from '../../operations/store.ts'
 import { startGeneration } from '../generations.ts'
 import { billAs, takeTurn } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { afterMove } from './after-move.ts'
+import type { Move, MovePosition } from './carry.ts'
 import * as carry from './carry.ts'
-import { type AsleepResult, asleepResult } from './failed-wake.ts'
-import { cannotBeDoneNow, commandOptions, fenceOf, inputOf } from './input.ts'
+import { cannotBeDoneNow, commandOptions, fenceOf } from './fence.ts'
+import type { Asleep, MoveFindings } from './stored.ts'
 
 type Deps = carry.CarryContext
-
-const input = z.object({ mode: moveMode })
-
-const findings = carry.carried.extend({
-  /** Why the live move was given up. */
-  gaveUpLive: z.string().optional(),
-  /** The old host has saved its memory for this move. */
-  saved: z.boolean().optional(),
-  /** What the new host has of it after a wake that failed. */
-  asleep: asleepResult.optional(),
-})
-export const foundOf = (context: Pick<Position, 'findings'>) => findings.parse(context.findings)
 
 /** A wake has so long at least, whatever is left of the move's deadline. A host that dies is noticed before. */
 const wakeMs = 180_000
 const tidyMs = 30_000
 
-const wasAwake = (operation: Pick<Position, 'input'>): boolean => inputOf({ operation }).from === 'awake'
-
 /** Whether the desktop is awake and is hibernated for the move. */
-export const hibernates = (operation: Pick<Position, 'input' | 'findings'>): boolean =>
-  wasAwake(operation) &&
-  (input.parse(operation.input).mode === 'hibernate' || foundOf(operation).gaveUpLive !== undefined)
+export const hibernates = ({ input, findings }: MovePosition): boolean =>
+  input.from === 'awake' && (input.mode === 'hibernate' || findings.gaveUpLive !== undefined)
 
 /** Whether its memory is still to be saved. */
-export const isToBeSaved = (operation: Pick<Position, 'input' | 'findings'>): boolean =>
-  hibernates(operation) && !foundOf(operation).saved
+export const isToBeSaved = (operation: MovePosition): boolean => hibernates(operation) && !operation.findings.saved
 
 /** The old host holds the desktop for the move; hibernated before where that is how it moves. */
-export async function begin(deps: Deps, context: StepContext, from: string): Promise<Findings> {
-  if (isToBeSaved(context.operation)) await save(deps, context, from)
-  return carry.begin(deps, context, from)
+export async function begin(deps: Deps, context: Move): Promise<MoveFindings> {
+  if (isToBeSaved(context.operation)) await save(deps, context)
+  return carry.begin(deps, context)
 }
 
-async function save(deps: Deps, context: StepContext, from: string): Promise<void> {
+async function save(deps: Deps, context: Move): Promise<void> {
+  const from = context.operation.input.hostId
   const ask = () =>
     deps.links.command(from, 'desktop.ensureHibernated', { fence: fenceOf(context) }, commandOptions(context))
   await afterMove(deps, context, from, ask)
@@ -58,117 +42,120 @@ async function save(deps: Deps, context: StepContext, from: string): Promise<voi
 }
 
 /** Stores together what the desktop is from now on in the ledger, and what the step has found. */
-async function bill(deps: Deps, context: StepContext, kind: UsageKind, found: Findings, wokenOn?: string) {
-  const { desktopId, generationId, id } = context.operation
+async function bill(deps: Deps, context: Move, kind: UsageKind, found: MoveFindings, wokenOn?: string) {
+  const { desktopId, generationId, id, findings } = context.operation
   await deps.leadership.transaction(async (tx) => {
     await lockAny(tx, desktopId)
     const started = wokenOn && generationId ? startGeneration(tx, generationId, wokenOn) : undefined
     await together([billAs(tx, desktopId, kind, id), Promise.resolve(started), context.note(tx, found)])
   })
-  Object.assign(context.findings, found)
+  Object.assign(findings, found)
 }
 
 /** Sends everything. A guest that changes faster than it can be sent is hibernated, and sent as files. */
-export async function send(deps: Deps, context: StepContext, from: string): Promise<Findings> {
-  const isLive = () => foundOf(context).kind === 'live'
-  if (isLive() && !foundOf(context).gaveUpLive) {
+export async function send(deps: Deps, context: Move): Promise<MoveFindings> {
+  const { findings } = context.operation
+  if (findings.kind === 'live' && !findings.gaveUpLive) {
     try {
-      return await carry.send(deps, context, from)
+      return await carry.send(deps, context)
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'move_not_converging') throw error
       await note(deps, context, { gaveUpLive: error.extra.cause ?? error.detail })
     }
   }
-  if (isLive()) await takeLiveBack(deps, context, from)
+  if (findings.kind === 'live') await takeLiveBack(deps, context)
   // The handoff of a live move is none of these files.
-  const gaveUp = foundOf(context).gaveUpLive !== undefined
-  if (gaveUp) Object.assign(context.findings, await begin(deps, context, from))
-  return carry.send(deps, context, from)
+  if (findings.gaveUpLive !== undefined) Object.assign(findings, await begin(deps, context))
+  return carry.send(deps, context)
 }
 
-async function note(deps: Deps, context: StepContext, found: Findings): Promise<void> {
+async function note(deps: Deps, context: Move, found: MoveFindings): Promise<void> {
+  const { desktopId, findings } = context.operation
   await deps.leadership.transaction(async (tx) => {
-    await lockAny(tx, context.operation.desktopId)
+    await lockAny(tx, desktopId)
     await context.note(tx, found)
   })
-  Object.assign(context.findings, found)
+  Object.assign(findings, found)
 }
 
 /** Both hosts go back to where they were before. What follows takes the next turn: in this one they would refuse it. */
-async function takeLiveBack(deps: Deps, context: StepContext, from: string): Promise<void> {
+async function takeLiveBack(deps: Deps, context: Move): Promise<void> {
   const { abandoned } = await carry.abandon(deps, context)
-  const { kept } = await carry.keep(deps, context, from)
+  const { kept } = await carry.keep(deps, context)
+  const { gaveUpLive } = context.operation.findings
   if (abandoned !== 'done' || kept !== 'awake')
-    throw new Refusal('move_not_converging', undefined, { cause: `${foundOf(context).gaveUpLive}; its hosts changed` })
+    throw new Refusal('move_not_converging', undefined, { cause: `${gaveUpLive}; its hosts changed` })
   await nextTurn(deps, context, { kind: 'cold' })
 }
 
 /** What was undone in a turn is refused in it by its host. */
-async function nextTurn(deps: Deps, context: StepContext, found: Findings): Promise<void> {
+async function nextTurn(deps: Deps, context: Move, found: MoveFindings): Promise<void> {
   const { operation } = context
   const turn = operation.turn + 1
-  const stored = { ...context.findings, ...found }
+  const findings = { ...operation.findings, ...found }
   await deps.leadership.transaction(async (tx) => {
     const row = await lockAny(tx, operation.desktopId)
-    await retake(tx, { id: operation.id, turn, findings: stored })
+    await retake(tx, { id: operation.id, turn, findings })
     // The same where the answer to an earlier commit of this was lost.
     if (row?.turn === operation.turn) await takeTurn(tx, operation.desktopId)
     else if (row?.turn !== turn) refuse('superseded', 'a later request came before the move was decided')
   })
-  Object.assign(context.findings, found)
+  Object.assign(operation.findings, found)
   operation.turn = turn
 }
 
 /** The new host takes the desktop as its own, and wakes it where it was hibernated for the move. */
-export async function settle(deps: Deps, context: StepContext): Promise<Findings> {
+export async function settle(deps: Deps, context: Move): Promise<MoveFindings> {
   const found = await carry.settle(deps, context)
   if (!hibernates(context.operation) || found.settled === 'stopped') return found
   if (found.settled === 'deferred') throw refusalWithCause('hypervisor_failed', `it could not be woken: ${found.why}`)
-  Object.assign(context.findings, found)
-  const { to } = foundOf(context)
+  Object.assign(context.operation.findings, found)
+  const { to } = requireFound(context.operation, 'to')
   const waking = wakeTime(context)
-  await wake(deps, waking, to!, carry.decidedFence(waking))
+  await wake(deps, waking, to, carry.decidedFence(waking))
   await bill(deps, context, 'awake', { settled: 'awake' }, to)
   return {}
 }
 
 /** Whether it was hibernated for the move, and does not run on the new host. */
-export function isAsleepThere(operation: Pick<Position, 'input' | 'findings'>): boolean {
-  const { settled } = foundOf(operation)
+export function isAsleepThere(operation: MovePosition): boolean {
+  const { settled } = operation.findings
   return hibernates(operation) && settled !== 'awake' && settled !== 'stopped'
 }
 
-const wakeTime = (context: StepContext): StepContext => ({
+const wakeTime = (context: Move): Move => ({
   ...context,
   remainingMs: Math.max(context.remainingMs, wakeMs),
 })
 
 /** From the memory that was saved for the move. */
-async function wake({ links }: Deps, context: StepContext, hostId: string, fence: Fence): Promise<void> {
-  const { spec } = inputOf(context)
+async function wake({ links }: Deps, context: Move, hostId: string, fence: Fence): Promise<void> {
+  const { spec } = context.operation.input
   const payload = { fence, spec, source: { memory: 'require', disk: 'require' } } as const
   await links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(context))
 }
 
 /** Lets the new host remove the spent memory image. If this command is lost, the next inventory removes it. */
-export async function tidy({ links }: Deps, context: SettleContext): Promise<void> {
-  if (!hibernates(context.operation)) return
+export async function tidy({ links }: Deps, context: Pick<Move, 'operation' | 'epoch'>): Promise<void> {
+  const { operation } = context
+  if (!hibernates(operation)) return
   const fence = carry.decidedFence({ ...context, remainingMs: tidyMs })
-  await links.command(foundOf(context).to!, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
+  await links.command(requireFound(operation, 'to').to, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
 }
 
 /** Undo of `begin`: the desktop goes on where it was, and what was hibernated for the move is woken there. */
-export async function keep(deps: Deps, context: StepContext, from: string): Promise<Findings> {
-  const { kept } = await carry.keep(deps, context, from)
-  if (kept === 'awake' && foundOf(context).saved) await bill(deps, context, 'awake', { kept })
-  if (kept !== 'hibernated' || !wasAwake(context.operation)) return { kept }
+export async function keep(deps: Deps, context: Move): Promise<MoveFindings> {
+  const { kept } = await carry.keep(deps, context)
+  const { findings, input } = context.operation
+  if (kept === 'awake' && findings.saved) await bill(deps, context, 'awake', { kept })
+  if (kept !== 'hibernated' || input.from !== 'awake') return { kept }
   await nextTurn(deps, context, {})
   const waking = wakeTime(context)
   try {
-    await wake(deps, waking, from, fenceOf(waking))
+    await wake(deps, waking, input.hostId, fenceOf(waking))
   } catch (error) {
     if (!(error instanceof Refusal) || isOvertaken(error, 'leader')) throw error
-    const asleep = await sleepOn(deps, context, from, fenceOf(context))
+    const asleep = await sleepOn(deps, context, input.hostId, fenceOf(context))
     return { kept: asleep === 'deferred' ? kept : stateOf(asleep), asleep, why: error.extra.cause ?? error.detail }
   }
   await bill(deps, context, 'awake', { kept: 'awake' })
@@ -176,15 +163,15 @@ export async function keep(deps: Deps, context: StepContext, from: string): Prom
 }
 
 /** Undo of `settle`: what could not be woken on the new host sleeps there. */
-export async function sleepThere(deps: Deps, context: StepContext): Promise<Findings> {
-  const { to, settled } = foundOf(context)
-  if (!isAsleepThere(context.operation)) return {}
+export async function sleepThere(deps: Deps, context: Move): Promise<MoveFindings> {
+  const { operation } = context
+  if (!isAsleepThere(operation)) return {}
   // It was perhaps never taken as its own there, and must be first.
-  if (settled === undefined) return { asleep: 'deferred' }
-  return { asleep: await sleepOn(deps, context, to!, carry.decidedFence(context)) }
+  if (operation.findings.settled === undefined) return { asleep: 'deferred' }
+  return { asleep: await sleepOn(deps, context, requireFound(operation, 'to').to, carry.decidedFence(context)) }
 }
 
-async function sleepOn({ links }: Deps, context: StepContext, hostId: string, fence: Fence): Promise<AsleepResult> {
+async function sleepOn({ links }: Deps, context: Move, hostId: string, fence: Fence): Promise<Asleep> {
   try {
     return await links.command(hostId, 'desktop.ensureAsleep', { fence }, commandOptions(context))
   } catch (error) {
@@ -194,4 +181,4 @@ async function sleepOn({ links }: Deps, context: StepContext, hostId: string, fe
 }
 
 /** What was awake has a disk. */
-export const stateOf = ({ state }: Exclude<AsleepResult, 'deferred'>) => (state === 'hibernated' ? state : 'stopped')
+export const stateOf = ({ state }: Exclude<Asleep, 'deferred'>) => (state === 'hibernated' ? state : 'stopped')

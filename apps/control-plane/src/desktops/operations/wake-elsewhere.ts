@@ -8,7 +8,7 @@ import { goBehind } from '../../operations/followers.ts'
 import * as operations from '../../operations/store.ts'
 import { takeTurn } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
-import { inputOf } from './input.ts'
+import type { MoveInput, WakeFindings, WakeInput } from './stored.ts'
 
 /** The host on which it sleeps, and whether a host that only a relay reaches will do, which takes longer. */
 interface Leaving {
@@ -19,26 +19,17 @@ interface Leaving {
 /** Begins the move, and throws `WaitsBehind`. The desktop counts as waking all the while. */
 export async function moveFirst(
   { leadership }: { leadership: Leadership },
-  { operation, remainingMs }: StepContext,
+  { operation, remainingMs }: StepContext<WakeInput, WakeFindings>,
   { from, mayRelay }: Leaving,
 ): Promise<never> {
   const { id, desktopId, orgId, generation, generationId, requestedBy, requestId } = operation
-  const { from: state, spec } = inputOf({ operation })
+  const { from: state, spec } = operation.input
   const move = await leadership.transaction(async (tx) => {
     const desktop = await lockAny(tx, desktopId)
     if (desktop?.turn !== operation.turn) throw operations.settledMeanwhile()
     const moveId = newId()
     await goBehind(tx, id, moveId, remainingMs)
-    const input = {
-      from: state,
-      discardMemory: false,
-      hostId: from,
-      spec,
-      to: null,
-      mode: 'live',
-      forWake: id,
-      mayRelay,
-    }
+    const input: MoveInput = { from: state, hostId: from, spec, to: null, mode: 'live', forWake: id, mayRelay }
     const [row] = await together([
       operations.insert(tx, {
         id: moveId,

@@ -1,17 +1,8 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. If the desktop's host is
 // cordoned or full, a move to another one goes first.
 
-import {
-  imageFolderName,
-  type OperationPhase,
-  Refusal,
-  refuse,
-  resumedFrom,
-  type WakeSource,
-  wakePath,
-} from '@dormouse/contract'
+import { imageFolderName, type OperationPhase, Refusal, refuse, type WakeSource } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
@@ -21,21 +12,22 @@ import {
   type Opening,
   type OperationDefinition,
   type Position,
+  requireFound,
   type SettleContext,
   type StepContext,
-  step,
 } from '../../operations/definition.ts'
 import type { Failure } from '../../operations/failures.ts'
-import type { NewOperation } from '../../operations/store.ts'
+import type { NewOperation, OperationRow } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
 import { onSomeHost, wasElsewhere } from './another-host.ts'
-import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
+import { leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
+import { cannotBeDoneNow, commandOptions, fenceOf } from './fence.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
-import { cannotBeDoneNow, commandOptions, fenceOf, type Input, inputOf } from './input.ts'
+import { type WakeFindings, type WakeInput, wakeFindings, wakeInput } from './stored.ts'
 import { moveFirst } from './wake-elsewhere.ts'
 
 const tidyMs = 30_000
@@ -47,27 +39,21 @@ export interface WakeContext {
   links: Links
 }
 
-const findings = z.object({
-  hostId: z.string().optional(),
-  resumedFrom: resumedFrom.optional(),
-  /** Absent if the host cannot tell. */
-  ready: z.boolean().optional(),
-  path: wakePath.optional(),
-  asleep: asleepResult.optional(),
-})
-type Findings = z.infer<typeof findings>
+type Wake = StepContext<WakeInput, WakeFindings>
+type WakePosition = Position<WakeInput, WakeFindings>
+type WakeSettlement = SettleContext<WakeInput, WakeFindings>
 
-const deferred: Findings = { asleep: 'deferred' }
+const deferred: WakeFindings = { asleep: 'deferred' }
 
 /** What the wake may start from, by the desktop's state. Saved memory is discarded only if the caller says so. */
-function sourceOf({ from, discardMemory }: Input): WakeSource {
+function sourceOf({ from, discardMemory }: WakeInput): WakeSource {
   const disk = from === 'created' ? 'make' : 'require'
   if (discardMemory) return { memory: 'discard', disk }
   return { memory: from === 'hibernated' ? 'require' : 'allow', disk }
 }
 
-const hostOf = (context: Pick<StepContext, 'findings'>): string =>
-  findings.parse(context.findings).hostId ?? refuse('no_host', 'the desktop has no host')
+const hostOf = ({ operation }: Wake): string =>
+  operation.findings.hostId ?? refuse('no_host', 'the desktop has no host')
 
 /**
  * What sleeps on a cordoned host wakes elsewhere if it can do so soon, otherwise in place. What sleeps on a full one can only
@@ -75,10 +61,10 @@ const hostOf = (context: Pick<StepContext, 'findings'>): string =>
  */
 function placing(deps: WakeContext) {
   const { leadership, hosts, images } = deps
-  const placeHere = async ({ operation, advance }: StepContext) => {
-    const { hostId: boundTo } = inputOf({ operation })
-    const { desktopId } = operation
-    const image = await imageOf(images, { operation })
+  const placeHere = async ({ operation, advance }: Wake) => {
+    const { desktopId, input } = operation
+    const { hostId: boundTo } = input
+    const image = await imageOf(images, input)
     const request = { ...placementOf(operation), registered: image }
     return hosts.place(boundTo, request, (host) =>
       leadership.transaction(async (tx) => {
@@ -93,8 +79,8 @@ function placing(deps: WakeContext) {
     )
   }
 
-  return async (context: StepContext) => {
-    const { hostId, from, staysThere } = inputOf(context)
+  return async (context: Wake) => {
+    const { hostId, from, staysThere } = context.operation.input
     const mayLeave = hostId !== null && from !== 'created' && !staysThere && (await hosts.knowsMoves(hostId))
     if (mayLeave && (await hosts.isCordoned(hostId))) return moveFirst(deps, context, { from: hostId, mayRelay: false })
     try {
@@ -108,8 +94,8 @@ function placing(deps: WakeContext) {
 
 /** Unspent memory is kept; a guest that has run is saved again. On an unreachable host the undo is deferred. */
 function sleepingAgain(deps: WakeContext) {
-  return async (context: StepContext) => {
-    if (findings.parse(context.findings).asleep) return {}
+  return async (context: Wake) => {
+    if (context.operation.findings.asleep) return {}
     try {
       const payload = { fence: fenceOf(context) }
       return {
@@ -122,25 +108,25 @@ function sleepingAgain(deps: WakeContext) {
   }
 }
 
-export function wake(deps: WakeContext): OperationDefinition {
+export function wake(deps: WakeContext): OperationDefinition<WakeInput, WakeFindings> {
   const { hosts, links } = deps
 
   const place = placing(deps)
 
-  const makeDisk = async (context: StepContext) => {
+  const makeDisk = async (context: Wake) => {
     if (hasDisk(context.operation)) return undefined
     await onSomeHost(deps, context, (now) => {
-      const payload = { fence: fenceOf(now), ...diskRequest(now), disk: 'make' as const }
+      const payload = { fence: fenceOf(now), ...diskRequest(now.operation), disk: 'make' as const }
       return links.command(hostOf(now), 'desktop.ensureDisk', payload, commandOptions(now))
     })
     return undefined
   }
 
-  const run = async (context: StepContext): Promise<Findings> => {
-    const input = inputOf(context)
+  const run = async (context: Wake): Promise<WakeFindings> => {
+    const { input } = context.operation
     const woken = await onSomeHost(deps, context, (now) => {
       const hostId = hostOf(now)
-      const payload = { fence: fenceOf(now), ...diskRequest(now), source: sourceOf(input) }
+      const payload = { fence: fenceOf(now), ...diskRequest(now.operation), source: sourceOf(input) }
       const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(now))
       return afterMove(deps, now, hostId, ask)
     })
@@ -154,26 +140,28 @@ export function wake(deps: WakeContext): OperationDefinition {
 
   return {
     kind: 'wake',
+    input: wakeInput,
+    findings: wakeFindings,
     steps: [
-      step({
+      {
         name: 'place',
-        phase: 'placing',
+        phase: () => 'placing',
         advances: true,
         run: place,
         noUndo: 'the reservation is written together with the state when the operation settles',
-      }),
+      },
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
-      step({
+      {
         name: 'disk',
         phase: (operation) => elsewhereOr(operation, 'making_disk'),
         idle: hasDisk,
         run: makeDisk,
         undo: sleepAgain,
         deferred,
-      }),
-      step({ name: 'run', phase: (operation) => elsewhereOr(operation, 'starting'), run, undo: sleepAgain, deferred }),
+      },
+      { name: 'run', phase: (operation) => elsewhereOr(operation, 'starting'), run, undo: sleepAgain, deferred },
     ],
-    hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
+    hostOf: ({ input, findings }) => findings.hostId ?? input.hostId,
     opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
     succeeded: (tx, context) => settleAwake(tx, context, false),
@@ -184,38 +172,36 @@ export function wake(deps: WakeContext): OperationDefinition {
   }
 }
 
-const elsewhereOr = (operation: Position, phase: OperationPhase): OperationPhase =>
+const elsewhereOr = (operation: WakePosition, phase: OperationPhase): OperationPhase =>
   wasElsewhere(operation) ? 'trying_another_host' : phase
 
-const hasDisk = (operation: Position) => inputOf({ operation }).from !== 'created'
+const hasDisk = ({ input }: Pick<WakePosition, 'input'>) => input.from !== 'created'
 
 /** Where the disk is, a wake needs no choice of host. */
-function placeBound(hosts: Hosts, operation: NewOperation): Opening | undefined {
-  const { hostId, from } = inputOf({ operation })
+function placeBound(hosts: Hosts, operation: NewOperation<WakeInput>): Opening<WakeFindings> | undefined {
+  const { hostId, from } = operation.input
   if (hostId === null || from === 'created' || !hosts.takesCommands(hostId)) return undefined
   return { found: { hostId }, write: (tx) => hosts.reserveAtOnce(tx, hostId, placementOf(operation)) }
 }
 
-function placementOf(operation: Pick<NewOperation, 'desktopId' | 'input'>) {
-  const { spec, onHost: only } = inputOf({ operation })
-  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion, only }
+function placementOf({ desktopId, input }: Pick<NewOperation<WakeInput>, 'desktopId' | 'input'>) {
+  const { spec, onHost: only } = input
+  return { desktopId, ...spec, image: spec.imageVersion, only }
 }
 
-async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext, atOnce: boolean): Promise<void> {
+async function settleAwake(tx: Db, { operation }: WakeSettlement, atOnce: boolean): Promise<void> {
   const { desktopId, generationId, id: operationId } = operation
-  const { hostId } = wokenOn(stored)
+  const { hostId } = requireFound(operation, 'hostId')
   const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId, atOnce })
   await together([settled, startGeneration(tx, generationId!, hostId)])
 }
 
-const wokenOn = (stored: SettleContext['findings']) =>
-  findings.required({ resumedFrom: true, hostId: true }).parse(stored)
-
-function resultOf({ operation, findings: stored }: SettleContext) {
+function resultOf(operation: OperationRow<WakeInput, WakeFindings>) {
   const { generation, generationId } = operation
-  const { hostId, resumedFrom, ready, path } = wokenOn(stored)
+  const { ready, path } = operation.findings
+  const { hostId, resumedFrom } = requireFound(operation, 'hostId', 'resumedFrom')
   return {
-    desktop_state: 'awake',
+    desktop_state: 'awake' as const,
     generation,
     generation_id: generationId,
     host_id: hostId,
@@ -226,9 +212,9 @@ function resultOf({ operation, findings: stored }: SettleContext) {
 }
 
 /** Lets the host remove the spent memory image. If this command is lost, the next inventory removes it. */
-async function tidy(links: Links, { operation, findings: stored, epoch }: SettleContext): Promise<void> {
-  const { resumedFrom, hostId } = wokenOn(stored)
-  if (resumedFrom !== 'memory' && !inputOf({ operation }).discardMemory) return
+async function tidy(links: Links, { operation, epoch }: WakeSettlement): Promise<void> {
+  const { resumedFrom, hostId } = requireFound(operation, 'hostId', 'resumedFrom')
+  if (resumedFrom !== 'memory' && !operation.input.discardMemory) return
   const fence = fenceOf({ operation, epoch, remainingMs: tidyMs })
   await links.command(hostId, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
 }
@@ -236,12 +222,11 @@ async function tidy(links: Links, { operation, findings: stored, epoch }: Settle
 async function settleFailed(
   { hosts }: WakeContext,
   tx: Db,
-  { operation, findings: stored }: SettleContext,
+  { operation }: WakeSettlement,
   failure: Failure,
 ): Promise<string | undefined> {
-  const { desktopId, generation, generationId, turn, id: operationId } = operation
-  const { asleep, hostId } = findings.parse(stored)
-  const input = inputOf({ operation })
+  const { desktopId, generation, generationId, turn, id: operationId, input } = operation
+  const { asleep, hostId } = operation.findings
   await settle(tx, desktopId, stateAfterFailure(input, asleep), { by: 'wake', operationId })
   await endGeneration(tx, generationId!, 'wake failed')
   if (asleep === 'deferred') {

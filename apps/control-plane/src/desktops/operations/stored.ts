@@ -1,0 +1,114 @@
+// What operations on desktops keep in the database: the desktop as it was when each was accepted, and what its steps have found.
+import {
+  commands,
+  type DesktopState,
+  desktopSpec,
+  desktopState,
+  id,
+  idleCondition,
+  imageRef,
+  moveMode,
+  observation,
+  resumedFrom,
+  wakePath,
+} from '@dormouse/contract'
+import { z } from 'zod'
+import { findings } from '../../operations/definition.ts'
+import type { OperationRow } from '../../operations/store.ts'
+
+const accepted = z.object({ from: desktopState, hostId: id.nullable(), spec: desktopSpec })
+const onItsHost = accepted.extend({ hostId: id })
+
+export const wakeInput = accepted.extend({
+  /** The caller gives up the saved memory. */
+  discardMemory: z.boolean(),
+  /** The host that an operator has named for the first wake. */
+  onHost: id.optional(),
+  /** A wake behind a move that it has begun: it wakes on the host that the desktop then has. */
+  staysThere: z.boolean().optional(),
+})
+export type WakeInput = z.infer<typeof wakeInput>
+
+export const hibernateInput = onItsHost.extend({
+  /** Of a hibernation by idle: its host checks this once more. */
+  ifIdle: idleCondition.optional(),
+})
+export type HibernateInput = z.infer<typeof hibernateInput>
+
+export const moveInput = onItsHost.extend({
+  /** Null for the best host. */
+  to: id.nullable(),
+  mode: moveMode,
+  /** Whether it may go to a host that only a relay reaches, which takes longer. */
+  mayRelay: z.boolean(),
+  /** The wake that waits behind the move because the desktop's host cannot take it. */
+  forWake: id.optional(),
+})
+export type MoveInput = z.infer<typeof moveInput>
+
+export const destroyInput = accepted
+export type DestroyInput = z.infer<typeof destroyInput>
+
+/** The host's answer to an undo, or that the undo is still to come. */
+const asleep = z.union([commands['desktop.ensureAsleep'].result, z.literal('deferred')])
+export type Asleep = z.infer<typeof asleep>
+
+export const wakeFindings = findings.extend({
+  hostId: z.string().optional(),
+  image: imageRef.optional(),
+  /** The hosts that failed, in order, and why the last one was left. */
+  tried: z.array(z.string()).optional(),
+  left: z.string().optional(),
+  resumedFrom: resumedFrom.optional(),
+  /** Absent if the host cannot tell. */
+  ready: z.boolean().optional(),
+  path: wakePath.optional(),
+  asleep: asleep.optional(),
+})
+export type WakeFindings = z.infer<typeof wakeFindings>
+
+export const hibernateFindings = findings.extend({
+  memoryBytes: z.int().optional(),
+  /** What the host has of it after a save that failed. */
+  seen: z.union([observation.pick({ domain: true, memory: true }), z.enum(['out of reach', 'nothing'])]).optional(),
+})
+export type HibernateFindings = z.infer<typeof hibernateFindings>
+
+const state = z.enum(['awake', 'hibernated', 'stopped'])
+const whetherDone = z.enum(['done', 'deferred'])
+
+/** The hosts' handoffs to each other are kept, so that a new leader goes on where the last one was; the move's key never is. */
+export const moveFindings = findings.extend({
+  to: z.string().optional(),
+  kind: z.enum(['live', 'cold']).optional(),
+  imageDigest: z.string().optional(),
+  /** A host that fetches the image, to take the desktop then. */
+  fetchesOn: z.string().optional(),
+  begun: z.string().optional(),
+  sent: z.string().optional(),
+  arrived: z.string().optional(),
+  /** The state that the new host answers. */
+  settled: state.or(z.literal('deferred')).optional(),
+  released: whetherDone.optional(),
+  abandoned: whetherDone.optional(),
+  /** The state that the old host answers after an undo. */
+  kept: state.or(z.literal('deferred')).optional(),
+  /** Why the live move was given up. */
+  gaveUpLive: z.string().optional(),
+  /** The old host has saved its memory for this move. */
+  saved: z.boolean().optional(),
+  /** What the new host has of it after a wake that failed. */
+  asleep: asleep.optional(),
+})
+export type MoveFindings = z.infer<typeof moveFindings>
+
+export const destroyFindings = findings.extend({ cleanup: whetherDone.optional() })
+export type DestroyFindings = z.infer<typeof destroyFindings>
+
+/** The desktop's state when the operation was accepted. Undefined once retention has emptied the input of an old operation. */
+export const stateBefore = ({ input }: OperationRow): DesktopState | undefined =>
+  accepted.pick({ from: true }).safeParse(input).data?.from
+
+/** Whether the caller gave up the saved memory. False once retention has emptied the input of an old operation. */
+export const discardsMemory = ({ input }: OperationRow): boolean =>
+  wakeInput.pick({ discardMemory: true }).safeParse(input).data?.discardMemory ?? false
