@@ -1,14 +1,12 @@
 // Runs operations step by step: it stores its progress before each step, resumes after a crash, and undoes the steps after
 // a failure. Knows neither what the steps do nor HTTP.
+import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf, type OperationProgress, Refusal } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
-import { type Db, isConnectionLost, sqlState } from '../db/pool.ts'
-import type { Term } from '../leadership/leadership.ts'
-import { adopt } from './adoption.ts'
-import { advance, note } from './advancing.ts'
-import { beginNext } from './begin-next.ts'
+import { type Db, isConnectionLost, type Pool, sqlState } from '../db/pool.ts'
+import type { Leadership, Term } from '../leadership/leadership.ts'
 import {
-  type Findings,
   nextStep,
   type OperationDefinition,
   read,
@@ -17,22 +15,39 @@ import {
   type StepContext,
   WaitsBehind,
 } from './definition.ts'
-import type { EngineOptions } from './engine-options.ts'
-import { Abandoned, type Failure, failureFrom } from './failures.ts'
+import { Abandoned, type Failure, failureFrom, isTransient } from './failures.ts'
+import type { EngineObserver } from './observer.ts'
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
 import { settleLocked, storeFailure, storeSuccess } from './settling.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 import * as store from './store.ts'
-import { isTransient } from './transient.ts'
-import type { Slot } from './work-queue.ts'
+import type { Waiters } from './waiters.ts'
+import type { Slot, WorkQueue } from './work-queue.ts'
+
+export interface EngineOptions {
+  pool: Pool
+  leadership: Leadership
+  waiters: Waiters
+  queue: WorkQueue
+  definitions: Record<string, OperationDefinition>
+  failpoints: Failpoints
+  log: Log
+  observer: EngineObserver
+  /** Each progress report of a long save or restore extends the deadline to at least this long from now. */
+  progressGraceMs: number
+  /** Begins the request that waits behind a settled operation, or settles it as failed. Undefined if none waits. */
+  follow(tx: Db, behind: string): Promise<OperationRow | undefined>
+}
 
 /** An agent reconnects within 3 s. */
 const linkGraceMs = 5_000
 const bugLimit = 5
 /** A longer wait for a slot is stored, so that a new leader does not count it as the operation's own time. */
 const unmarkedWaitMs = 5_000
+/** How many stored operations a new leader reads at once. */
+const readAtOnce = 500
 
 export class Engine {
   readonly #options: EngineOptions
@@ -120,13 +135,28 @@ export class Engine {
     if (term) await this.#adopt(term)
   }
 
-  #adopt(term: Term): Promise<void> {
-    return adopt(term, {
-      ...this.#options,
-      runs: (id) => this.#running.get(id)?.term === term,
-      left: (id) => this.#running.get(id)?.done,
-      start: (row) => this.#start(row, term, performance.now() + linkGraceMs),
-    })
+  /** Resumes every stored operation that has not settled. Retries until all are read, or the term has ended. */
+  async #adopt(term: Term): Promise<void> {
+    const { pool, log } = this.#options
+    const start = (row: OperationRow) => term.signal.aborted || this.#start(row, term, performance.now() + linkGraceMs)
+    while (!term.signal.aborted) {
+      try {
+        const ids = (await store.liveIds(pool)).filter((id) => this.#running.get(id)?.term !== term)
+        if (ids.length > 0) log.info({ count: ids.length, epoch: term.epoch }, 'resuming operations')
+        while (ids.length > 0) {
+          for (const row of await store.liveOf(pool, ids.splice(0, readAtOnce))) {
+            // One that still runs in an earlier term holds up no other.
+            const ended = this.#running.get(row.id)?.done
+            if (ended) void ended.then(() => start(row))
+            else start(row)
+          }
+        }
+        return
+      } catch (error) {
+        log.warn({ err: error }, 'operations could not be read; retrying')
+        await sleep(200, undefined, { ref: false })
+      }
+    }
   }
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0, slot?: Slot): void {
@@ -176,8 +206,18 @@ export class Engine {
     else void this.#beginNext(behind, term)
   }
 
-  #beginNext(behind: string, term: Term): Promise<void> {
-    return beginNext(behind, { ...this.#options, accept: (row) => this.accept(row, term) })
+  /** Begins the request that waits behind a settled operation. Never rejects: if it fails, the next adoption repeats it. */
+  async #beginNext(behind: string, term: Term): Promise<void> {
+    const { leadership, waiters, observer, log, follow } = this.#options
+    try {
+      const next = await leadership.transaction((tx) => follow(tx, behind))
+      if (!next) return
+      if (!store.isSettled(next)) return this.accept(next, term)
+      waiters.settled(next)
+      observer.settled(next)
+    } catch (err) {
+      log.warn({ err, operation: behind }, 'what waits behind an operation could not begin yet')
+    }
   }
 
   async #runInTurn(running: Running): Promise<void> {
@@ -410,12 +450,24 @@ export class Engine {
     const signal = way === 'run' ? AbortSignal.any([running.signal, running.yields.signal]) : running.signal
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
     const ageMs = performance.now() - running.acceptedAt
-    const definition = this.#definition(row)
     return {
       ...{ operation: row, epoch: term.epoch, signal, remainingMs, ageMs },
-      advance: (tx: Db, found: Findings) => advance(running, definition, tx, found),
-      note: (tx: Db, found: Findings) => note(running, definition, tx, found),
+      advance: async (tx, found) => {
+        const findings = { ...row.findings, ...found }
+        const step = nextStep(this.#definition(row), { ...row, findings })
+        const begun = [row.step, step].filter((at) => at > running.marked)
+        await this.#store(tx, running, { step, findings }, begun)
+      },
+      note: (tx, found) => this.#store(tx, running, { findings: { ...row.findings, ...found } }, [row.step]),
     }
+  }
+
+  /** Stores how far the operation has come in the transaction of its step. `begun`: steps that are marked with it. */
+  async #store(tx: Db, { row, deadline }: Running, come: Partial<Running['row']>, begun: number[]): Promise<void> {
+    const { steps } = this.#definition(row)
+    const leftMs = deadline - performance.now()
+    const names = begun.map((at) => steps[at]!.name)
+    if (!(await store.mark(tx, { ...row, ...come, leftMs }, names))) throw store.settledMeanwhile()
   }
 
   #definition(row: Pick<OperationRow, 'kind'>): OperationDefinition {

@@ -1,5 +1,6 @@
-// Why an operation failed, or is no longer ours.
-import { messageOf, Refusal, type RefusalCode } from '@dormouse/contract'
+// Why an operation failed, and whether that may pass; or that it is no longer ours.
+import { factsOf, messageOf, Refusal, type RefusalCode } from '@dormouse/contract'
+import { isConnectionLost } from '../db/pool.ts'
 
 export interface Failure {
   code: RefusalCode
@@ -20,3 +21,13 @@ export function failureFrom(error: unknown, kind: string): Failure {
 
 /** The operation is no longer ours: leadership ended, or a later request superseded it. Nothing is written. */
 export class Abandoned extends Error {}
+
+/**
+ * Whether a failure of a step may pass by itself. `atFirst`: hosts may still be reconnecting to a new leader. Every refusal that
+ * the table does not retry is final.
+ */
+export function isTransient(error: unknown, atFirst: boolean): boolean {
+  if (!(error instanceof Refusal)) return isConnectionLost(error)
+  const { retried } = factsOf(error.code)
+  return retried === 'always' || (atFirst && retried === 'while_hosts_return')
+}
