@@ -69,8 +69,6 @@ export interface Settlement {
   operationId: string | null
   /** The host's success is a proof that the guest lived until now. Otherwise its last proof of life counts. */
   livedUntilNow?: boolean
-  /** The host that has the desktop from now on; by default the one that had it. */
-  hostId?: string
   /** The commit is sent right behind: a mismatch fails the statement, and `isGuardFailure` recognises its error. */
   atOnce?: boolean
 }
@@ -80,11 +78,10 @@ export interface Settlement {
  * `StateMismatch` and changes nothing if the desktop is in a state from which this cause may not settle it so.
  */
 export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
-  const { by, operationId, livedUntilNow = false, hostId = null, atOnce = false } = settlement
+  const { by, operationId, livedUntilNow = false, atOnce = false } = settlement
   const from = sourcesOf(by, to)
-  const text = `update desktops set state = $2, failure_code = null, host_id = coalesce($3, host_id),
-             updated_at = clock_timestamp()
-           where id = $1 and state = any($4)`
+  const text = `update desktops set state = $2, failure_code = null, updated_at = clock_timestamp()
+           where id = $1 and state = any($3)`
   const update = db.query({
     ...(atOnce
       ? {
@@ -92,7 +89,7 @@ export async function settle(db: Db, id: string, to: DesktopState, settlement: S
           text: `with settled as (${text} returning 1) select ${atLeastOne('settled')}`,
         }
       : { name: 'desktops-settle-state', text }),
-    values: [id, to, hostId, from],
+    values: [id, to, from],
   })
   const [{ rowCount }] = await together([update, ledger.follow(db, id, to, { operationId, livedUntilNow })])
   if (rowCount !== 1) throw await mismatch(db, [id], by, to)

@@ -192,7 +192,7 @@ function placementOf({ desktopId, input }: Pick<NewOperation<WakeInput>, 'deskto
 async function settleAwake(tx: Db, { operation }: WakeSettlement, atOnce: boolean): Promise<void> {
   const { desktopId, generationId, id: operationId } = operation
   const { hostId } = requireFound(operation, 'hostId')
-  const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId, atOnce })
+  const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, atOnce })
   await together([settled, startGeneration(tx, generationId!, hostId)])
 }
 
