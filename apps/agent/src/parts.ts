@@ -1,6 +1,6 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
 import { freemem, totalmem } from 'node:os'
-import { BytePace, type Failpoints, type Log } from '@dormouse/process'
+import { BytePace, type Failpoints, type Log, Semaphore } from '@dormouse/process'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
 import { Activity } from './desktops/activity.ts'
@@ -31,7 +31,6 @@ import { Inputs } from './input/inputs.ts'
 import { PictureEncoder } from './input/picture-encoder.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { unlessMissing } from './mechanics/durable-file.ts'
-import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
 import { ScreenClients } from './streams/screen-clients.ts'
 import { MoveListener } from './transfer/listener.ts'
@@ -93,7 +92,7 @@ export async function makeParts({
   const moves = new HeldMoves<Held>()
   const listener = new MoveListener({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const activity = new Activity()
-  const slots = new Slots(workAtOnce)
+  const slots = new Semaphore(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
   const made = { driver, guests, journal, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
   const templates: Templates = new Templates({ ...made, ...diskOf(driver) }, { maxMiB })

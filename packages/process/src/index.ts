@@ -1,5 +1,6 @@
-// What every process needs: configuration, log, start and close, failpoints. Knows no process.
+// What every process needs: configuration, log, start and close, failpoints, and the ways to wait for a turn. Knows no process.
 
+export { Batcher } from './batcher.ts'
 export { BoundedBuffer } from './bounded-buffer.ts'
 export type { BulkFields } from './bulk-lines.ts'
 export { BytePace } from './byte-pace.ts'
@@ -9,7 +10,9 @@ export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFai
 export { makeFolder } from './folders.ts'
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'
 export { bulkLog, createLog, type Log, type LogOptions, onAlarm, scrub } from './log.ts'
+export { ReadWriteLock } from './read-write-lock.ts'
 export { BadResponse, type RequestOptions, type Response, readBody, request } from './requests.ts'
+export { KeyedMutex, Semaphore } from './semaphore.ts'
 export type { SpanStart, Tracing } from './spans.ts'
 export { StartError, whyNotStarted } from './start-failures.ts'
 export { together } from './together.ts'

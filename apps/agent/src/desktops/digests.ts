@@ -1,6 +1,6 @@
 // Computes the digest of each saved memory after its hibernation, one at a time and in the background.
 import type { DesktopId } from '@dormouse/contract'
-import { Slots } from '../mechanics/locks.ts'
+import { Semaphore } from '@dormouse/process'
 import type { MemoryImages } from './memory-images.ts'
 
 /** Made once: an error for each stop would cost more than a small digest. */
@@ -9,7 +9,7 @@ const stopped = new Error('the digest is not wanted any more')
 export class Digests {
   readonly #memory: MemoryImages
   readonly #failed: (error: unknown) => void
-  readonly #one = new Slots(1)
+  readonly #one = new Semaphore(1)
   readonly #running = new Map<DesktopId, { stop: AbortController; ended: Promise<void> }>()
 
   constructor(memory: MemoryImages, failed: (error: unknown) => void) {
@@ -21,7 +21,7 @@ export class Digests {
   begin(desktopId: DesktopId, file: string): void {
     const stop = new AbortController()
     const ended = this.#one
-      .run(stop.signal, () => this.#memory.recordDigest(desktopId, file, stop.signal))
+      .run(() => this.#memory.recordDigest(desktopId, file, stop.signal), { signal: stop.signal })
       .catch((error: unknown) => {
         if (!stop.signal.aborted) this.#failed(error)
       })

@@ -1,12 +1,12 @@
 // Decides how a running desktop is saved with its memory. Every hibernation and the undo of a wake take this one path: the
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormouse/contract'
+import type { Semaphore } from '@dormouse/process'
 import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { SaveProgress } from '../driver/driver.ts'
 import type { Guests } from '../guest/guests.ts'
 import { untilAnswers } from '../guest/ready.ts'
 import type { Inputs } from '../input/inputs.ts'
-import type { Slots } from '../mechanics/locks.ts'
 import type { Activity } from './activity.ts'
 import type { Digests } from './digests.ts'
 import { emptyUnidentified, type UnidentifiedDeps } from './first-wake.ts'
@@ -35,7 +35,7 @@ export interface SaveDeps extends UnidentifiedDeps {
   inputs: Pick<Inputs, 'hold'>
   warm: Pick<WarmCopies, 'mayKeep' | 'keep'>
   /** Limits the boots, restores and saves that run at once. */
-  slots: Slots
+  slots: Semaphore
   report: SendReport
   failpoints: Failpoints
   log: Log
@@ -101,19 +101,18 @@ export async function save(deps: SaveDeps, turn: Turn, now: Situation, { warm = 
   await removeVoid(deps, now)
   const { spec } = turn.entry()
   const memoryMiB = spec?.memoryMiB ?? 0
-  return await deps.slots.run(turn.signal, () =>
-    deps.memory.withSpaceFor(memoryMiB, async () => {
-      const savedBy = await deps.driver.savedBy(fence.desktopId)
-      const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)
-      await deps.failpoints.hit('hibernate.before-save')
-      turn.signal.throwIfAborted()
-      const kept = await write(deps, turn, image, warm && deps.warm.mayKeep(memoryMiB))
-      await deps.failpoints.hit('hibernate.after-save')
-      const [saved] = await together([complete(deps, image), turn.synced()])
-      if (kept) await deps.warm.keep(fence.desktopId, memoryMiB)
-      return settle(deps, turn, saved)
-    }),
-  )
+  const saving = async () => {
+    const savedBy = await deps.driver.savedBy(fence.desktopId)
+    const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)
+    await deps.failpoints.hit('hibernate.before-save')
+    turn.signal.throwIfAborted()
+    const kept = await write(deps, turn, image, warm && deps.warm.mayKeep(memoryMiB))
+    await deps.failpoints.hit('hibernate.after-save')
+    const [saved] = await together([complete(deps, image), turn.synced()])
+    if (kept) await deps.warm.keep(fence.desktopId, memoryMiB)
+    return settle(deps, turn, saved)
+  }
+  return await deps.slots.run(() => deps.memory.withSpaceFor(memoryMiB, saving), { signal: turn.signal })
 }
 
 /** Returns whether the process stays as a copy. */

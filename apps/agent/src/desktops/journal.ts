@@ -3,12 +3,11 @@
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type DesktopId, type Fence, id, refuse } from '@dormouse/contract'
-import { StartError } from '@dormouse/process'
+import { KeyedMutex, StartError } from '@dormouse/process'
 import { z } from 'zod'
 import { AppendLog, type AppendOptions, readLogFile } from '../mechanics/append-log.ts'
 import { privateFolder } from '../mechanics/durable-file.ts'
 import { diskFull, isFull, refuseFull } from '../mechanics/full-disk.ts'
-import { KeyedLock } from '../mechanics/locks.ts'
 import { comparePairs, type Entry, entrySchema, type Note, newEntry, ofThisTurn, type Pair } from './journal-entry.ts'
 
 export interface WriteOptions {
@@ -38,7 +37,7 @@ const logPath = (stateFolder: string) => join(stateFolder, 'journal.log')
 export class Journal {
   readonly #hit: (name: string) => Promise<void>
   readonly #entries = new Map<DesktopId, Entry>()
-  readonly #lock = new KeyedLock()
+  readonly #lock = new KeyedMutex()
   /** Of each desktop with changes that `synced` has to wait for: the last of them, by its number in the log. */
   readonly #unsynced = new Map<DesktopId, number>()
   /** Desktops whose progress is not written yet. */

@@ -5,10 +5,10 @@ import { createReadStream, readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, rename, rm, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type Fence, isId, refuse } from '@dormouse/contract'
+import { Semaphore } from '@dormouse/process'
 import type { SavedBy } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
 import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
-import { Slots } from '../mechanics/locks.ts'
 import { ImageFolders, type ImageHead, readHead } from './image-folders.ts'
 import { changeManifest, createManifest, type Manifest } from './manifests.ts'
 
@@ -34,7 +34,7 @@ export class MemoryImages {
   readonly #makeSpace: MakeSpace
   /** Reserved by saves in progress, so that several at once do not count the same free space. */
   #reservedBytes = 0
-  readonly #imageSyncs = new Slots(imageSyncsAtOnce)
+  readonly #imageSyncs = new Semaphore(imageSyncsAtOnce)
   /** Desktops whose folder is known to be on the disk. */
   readonly #syncedFolders = new Set<DesktopId>()
 
@@ -77,9 +77,8 @@ export class MemoryImages {
   /** The file is whole: it and the folders are synced first, then the manifest says so. */
   async complete(image: MemoryImage): Promise<MemoryImage> {
     const { desktopId } = image.manifest
-    const syncImage = () => syncPath(image.path)
     await Promise.all([
-      this.#imageSyncs.run(new AbortController().signal, syncImage),
+      this.#imageSyncs.run(() => syncPath(image.path)),
       syncPath(join(this.#folder, desktopId)),
       this.#syncedFolders.has(desktopId) || syncPath(this.#folder),
     ])

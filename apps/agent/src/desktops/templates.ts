@@ -1,9 +1,8 @@
 // The templates of this host: which there are, which is to be made next, and which are removed. They are made in the background, one
 // at a time. Losing one costs a first wake some time, and nothing else.
 import { type DesktopId, type DesktopSpec, type HostFacts, newId } from '@dormouse/contract'
-import { eachApart, eachDone, type Log } from '@dormouse/process'
+import { eachApart, eachDone, type Log, ReadWriteLock } from '@dormouse/process'
 import type { TemplateTraits } from '../driver/templates.ts'
-import { SharedLock } from '../mechanics/shared-lock.ts'
 import type { Journal } from './journal.ts'
 import { type MakeDeps, makeTemplate, type TemplateWish } from './make-template.ts'
 import { keyOf, type Template } from './template-folders.ts'
@@ -47,7 +46,7 @@ type TraitsFrom = (driver: TemplatesDeps['driver']) => Promise<TemplateTraits | 
 export class Templates {
   readonly #deps: TemplatesDeps
   readonly #maxMiB: number
-  readonly #use = new SharedLock()
+  readonly #use = new ReadWriteLock()
   readonly #usable = new Map<string, Template>()
   readonly #wishing = new Set<Promise<void>>()
   readonly #wishes = new Map<string, TemplateWish>()
@@ -134,7 +133,7 @@ export class Templates {
 
   /** It is there, with all its files, while the work runs; undefined if it was removed meanwhile. */
   async using<T>(template: Template, work: () => Promise<T>): Promise<T | undefined> {
-    return this.#use.shared(async () => {
+    return this.#use.read(async () => {
       if (this.#usable.get(template.key) !== template) return undefined
       await this.#deps.folders.noteUse(template)
       return work()
@@ -226,7 +225,7 @@ export class Templates {
 
   /** No first wake is in the middle of the one that it replaces. */
   #place(key: string): Promise<Template> {
-    return this.#use.alone(async () => {
+    return this.#use.write(async () => {
       this.#usable.delete(key)
       const made = await this.#deps.folders.place(key)
       this.#usable.set(key, made)
@@ -337,7 +336,7 @@ export class Templates {
     this.#usable.delete(template.key)
     const { key, imageVersion: image } = template
     try {
-      await this.#use.alone(async () => {
+      await this.#use.write(async () => {
         // Another one may have taken its place.
         if (!this.#usable.has(key)) await folders.remove(key)
       })

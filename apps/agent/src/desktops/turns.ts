@@ -1,7 +1,7 @@
 // One piece of work at a time per desktop, in the order of (generation, turn). A lower pair is refused. An equal one joins
 // the work in progress. A higher one is journalled at once, and the work in progress ends as `superseded`.
 import { type DesktopId, type Fence, Refusal, refuse } from '@dormouse/contract'
-import { KeyedLock } from '../mechanics/locks.ts'
+import { KeyedMutex } from '@dormouse/process'
 import type { Journal, WriteOptions } from './journal.ts'
 import { comparePairs, type Entry, type Note } from './journal-entry.ts'
 
@@ -49,7 +49,7 @@ const superseded = () => new Refusal('superseded', 'a later request for this des
 export class Turns {
   readonly #journal: Journal
   readonly #idle: (desktopId: DesktopId) => void
-  readonly #admissions = new KeyedLock()
+  readonly #admissions = new KeyedMutex()
   readonly #works = new Map<DesktopId, Work[]>()
 
   /** `idle` is called whenever the last piece of work of a desktop has ended. */

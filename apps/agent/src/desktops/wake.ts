@@ -8,11 +8,11 @@ import {
   type ResumedFrom,
   refuse,
 } from '@dormouse/contract'
+import type { Semaphore } from '@dormouse/process'
 import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { requestNewAddress } from '../guest/new-address.ts'
 import { becomesReady, untilAnswers, untilResumed } from '../guest/ready.ts'
-import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
 import { emptyUnidentified, type FirstWakeDeps, firstWake } from './first-wake.ts'
@@ -28,7 +28,7 @@ export interface WakeDeps extends FirstWakeDeps, DiskDeps {
   driver: Driver
   digests: Digests
   /** Limits the boots, restores and saves that run at once. */
-  slots: Slots
+  slots: Semaphore
   warm: Pick<WarmCopies, 'makeSpace' | 'forget'>
   templates: Pick<Templates, 'want' | 'giveWay'> & FirstWakeDeps['templates']
   log: Log
@@ -137,11 +137,10 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   await deps.templates.giveWay(request.spec.memoryMiB)
   await deps.warm.makeSpace(request.spec.memoryMiB)
   if (!image) {
-    return deps.slots.run(turn.signal, async () =>
-      (await firstWake(deps, turn, request.spec)) ? 'image' : boot(deps, turn, request),
-    )
+    const begin = async () => ((await firstWake(deps, turn, request.spec)) ? 'image' : boot(deps, turn, request))
+    return deps.slots.run(begin, { signal: turn.signal })
   }
-  return deps.slots.run(turn.signal, () => restore(deps, turn, image))
+  return deps.slots.run(() => restore(deps, turn, image), { signal: turn.signal })
 }
 
 /** The image to restore, undefined to boot from disk, or a refusal: a memory is only given up on request. */

@@ -1,7 +1,7 @@
 // The warm copies on this host: paused processes of sleeping desktops, each a copy of its saved memory. They hold memory that
 // nothing else needs; here is decided how many stay, and for how long. Losing one costs a wake some time, and nothing else.
 import type { DesktopId, HostFacts } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
+import { type Failpoints, type Log, Semaphore } from '@dormouse/process'
 import { isWarm, judge, type LookDeps, lookAtRest, spendAll } from './situation.ts'
 import type { Turn, Turns } from './turns.ts'
 
@@ -46,7 +46,7 @@ export class WarmCopies {
   #known: boolean | undefined
   /** Whether a look at all domains may find others than are known here. */
   #isOutdated = true
-  #checking: Promise<unknown> = Promise.resolve()
+  readonly #checks = new Semaphore(1)
 
   constructor(deps: WarmDeps, options: WarmOptions) {
     this.#deps = deps
@@ -92,7 +92,7 @@ export class WarmCopies {
 
   /** To be called every few seconds: ends what is too old, too much, or in the way. */
   check(): Promise<void> {
-    return this.#oneAtATime(async () => {
+    return this.#checks.run(async () => {
       if (this.#isOutdated) await this.#find()
       await this.#dropWhile(
         ({ since }) =>
@@ -107,7 +107,7 @@ export class WarmCopies {
   /** Before a guest starts: its memory is available afterwards, as far as copies held it. */
   async makeSpace(memoryMiB: number): Promise<void> {
     if (this.#copies.size > 0 && this.#isScarce(memoryMiB))
-      await this.#oneAtATime(() => this.#dropWhile(() => this.#isScarce(memoryMiB)))
+      await this.#checks.run(() => this.#dropWhile(() => this.#isScarce(memoryMiB)))
   }
 
   /** Whether so much of the host's memory is available. */
@@ -117,16 +117,10 @@ export class WarmCopies {
 
   /** Returns how many there were. */
   async dropAll(): Promise<number> {
-    return this.#oneAtATime(async () => {
+    return this.#checks.run(async () => {
       await this.#find()
       return this.#dropWhile(() => true)
     })
-  }
-
-  #oneAtATime<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#checking.then(work)
-    this.#checking = done.catch(() => undefined)
-    return done
   }
 
   #isScarce(besideMiB = 0): boolean {

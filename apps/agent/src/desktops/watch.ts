@@ -3,8 +3,8 @@
 // whose save was interrupted, and it spends the saved memory of a guest that something else has resumed.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { KeyedMutex } from '@dormouse/process'
 import type { DriverEvent } from '../driver/driver.ts'
-import { KeyedLock } from '../mechanics/locks.ts'
 import { type RemoveDeps, removeAll } from './destroy.ts'
 import { toObservation } from './inventory.ts'
 import type { Entry } from './journal-entry.ts'
@@ -27,7 +27,7 @@ export class Watch {
   /** What ran at the last check: a desktop that does not any more has changed. */
   readonly #running = new Map<DesktopId, number>()
   readonly #outOfSpace = new Set<DesktopId>()
-  readonly #checks = new KeyedLock()
+  readonly #checks = new KeyedMutex()
   #checkingAll: Promise<void> | undefined
 
   constructor(deps: WatchDeps) {

@@ -1,34 +1,16 @@
 // Limits the transfers of files with one guest: a few at once are as fast as many, all of them make progress, and commands
 // are not held up. Knows nothing of how a file is transferred.
 import { type DesktopId, Refusal } from '@dormouse/contract'
-import { Slots } from '../mechanics/locks.ts'
+import { Semaphore } from '@dormouse/process'
 import { fileLimits } from '../scripts/limits.ts'
 
-interface Queue {
-  slots: Slots
-  users: number
-}
-
 export class Transfers {
-  readonly #queues = new Map<DesktopId, Queue>()
+  readonly #slots = new Semaphore(Number.POSITIVE_INFINITY, fileLimits.transfersAtOnce)
 
   /** Runs the transfer when it is its turn; throws when the timeout for that passes, or the signal aborts before. */
-  async run<T>(desktopId: DesktopId, timeoutSecs: number, signal: AbortSignal, move: () => Promise<T>): Promise<T> {
-    const queue = this.#queues.get(desktopId) ?? { slots: new Slots(fileLimits.transfersAtOnce), users: 0 }
-    this.#queues.set(desktopId, queue)
-    queue.users++
-    const late = new AbortController()
-    const timer = setTimeout(() => late.abort(tooMany(timeoutSecs)), timeoutSecs * 1_000)
-    const start = () => {
-      clearTimeout(timer)
-      return move()
-    }
-    try {
-      return await queue.slots.run(AbortSignal.any([signal, late.signal]), start)
-    } finally {
-      clearTimeout(timer)
-      if (--queue.users === 0) this.#queues.delete(desktopId)
-    }
+  run<T>(desktopId: DesktopId, timeoutSecs: number, signal: AbortSignal, move: () => Promise<T>): Promise<T> {
+    const limit = { ms: timeoutSecs * 1_000, error: () => tooMany(timeoutSecs) }
+    return this.#slots.run(move, { share: desktopId, signal, limit })
   }
 }
 

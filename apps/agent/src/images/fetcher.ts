@@ -3,11 +3,10 @@
 import { chmod, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ImageFetch, type ImageRef, imageFolderName, Refusal, refuse } from '@dormouse/contract'
-import { type Failpoints, type Log, makeFolder } from '@dormouse/process'
+import { type Failpoints, type Log, makeFolder, Semaphore } from '@dormouse/process'
 import { unlessAborted } from '../mechanics/deadlines.ts'
 import { syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
-import { Slots } from '../mechanics/locks.ts'
 import { freeBytes, lowWaterBytes, reserveBytes } from './disk-space.ts'
 import { fetchFile } from './fetch-file.ts'
 import { type FetchableImage, manifestName, parseFetchable } from './fetchable.ts'
@@ -50,7 +49,7 @@ export class ImageFetcher {
   readonly #options: FetcherOptions
   readonly #fetches = new Map<string, Fetch>()
   readonly #wanted = new Map<string, number>()
-  readonly #slots = new Slots(atOnce)
+  readonly #slots = new Semaphore(atOnce)
   readonly #life = new AbortController()
 
   constructor(options: FetcherOptions) {
@@ -138,7 +137,7 @@ export class ImageFetcher {
       listeners: new Set(),
     }
     fetch.done.catch(() => undefined)
-    fetch.done = this.#slots.run(this.#life.signal, () => this.#run(fetch))
+    fetch.done = this.#slots.run(() => this.#run(fetch), { signal: this.#life.signal })
     fetch.done.then(
       () => this.#fetches.delete(key),
       (error: unknown) => {

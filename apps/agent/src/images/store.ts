@@ -2,7 +2,7 @@
 // own. Only the agent's own folder is ever written, and only from it is anything removed.
 import { utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { SharedLock } from '../mechanics/shared-lock.ts'
+import { ReadWriteLock } from '@dormouse/process'
 import { findImage, type Image, listImages } from './images.ts'
 
 export interface ImageStoreFolders {
@@ -15,7 +15,7 @@ export interface ImageStoreFolders {
 export class ImageStore {
   readonly fetchedDir: string
   readonly #folders: readonly string[]
-  readonly #use = new SharedLock()
+  readonly #use = new ReadWriteLock()
 
   constructor({ given, fetched }: ImageStoreFolders) {
     this.fetchedDir = fetched
@@ -71,11 +71,11 @@ export class ImageStore {
 
   /** No image is removed while the work runs: for everything between looking for an image and having a disk on it. */
   using<T>(work: () => Promise<T>): Promise<T> {
-    return this.#use.shared(work)
+    return this.#use.read(work)
   }
 
   /** Nothing uses images while the work runs. */
   removing<T>(work: () => Promise<T>): Promise<T> {
-    return this.#use.alone(work)
+    return this.#use.write(work)
   }
 }

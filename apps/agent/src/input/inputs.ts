@@ -10,8 +10,8 @@ import {
   refuse,
   type SeenScreen,
 } from '@dormouse/contract'
+import { KeyedMutex } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
-import { KeyedLock } from '../mechanics/locks.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
 import { isConnectedInTime, offerTo, readFrom, requireClipboard } from './clipboards.ts'
 import { Damage } from './damage.ts'
@@ -63,7 +63,7 @@ const longestWaitMs = 15_000
 export class Inputs {
   readonly #driver: Deps['driver']
   readonly #screenClients: Deps['screenClients']
-  readonly #lock = new KeyedLock()
+  readonly #lock = new KeyedMutex()
   readonly #open = new Map<DesktopId, Open>()
   readonly #batches = new Set<Batch>()
   readonly #pointers = new Map<DesktopId, Point>()

@@ -2,10 +2,10 @@
 // fair between customers. The pixels are taken when a picture's turn comes. The thread ends when it is not used.
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
-import { type PictureFormat, refuse, type Size } from '@dormouse/contract'
+import { type PictureFormat, Refusal, refuse, type Size } from '@dormouse/contract'
+import { Semaphore } from '@dormouse/process'
 import type { ScreenPixels } from '../driver/picture.ts'
 import { unlessAborted } from '../mechanics/deadlines.ts'
-import { Slots } from '../mechanics/locks.ts'
 import { pictureWorker } from './picture-worker-start.ts'
 
 export interface PictureRequest extends ScreenPixels {
@@ -31,8 +31,8 @@ const keptMs = 30_000
 const [readsAtOnce, readsOfShare] = [4, 2]
 
 export class PictureEncoder {
-  readonly #turns = new Slots(1)
-  readonly #reads = new Slots(readsAtOnce, readsOfShare)
+  readonly #turns = new Semaphore(1)
+  readonly #reads = new Semaphore(readsAtOnce, readsOfShare)
   readonly #patience: typeof patience
   #worker: Worker | undefined
   #ending: NodeJS.Timeout | undefined
@@ -98,28 +98,12 @@ export class PictureEncoder {
 
 /** Waits for a turn while the caller waits, but not for long. */
 async function inTurn<T>(
-  slots: Slots,
+  slots: Semaphore,
   { share, signal }: PictureCaller,
   { waitMs }: { waitMs: number },
   work: () => Promise<T>,
 ): Promise<T> {
   if (slots.waiting(share) >= mostWaiting) refuse('pictures_busy', 'too many pictures of one customer wait')
-  const late = new AbortController()
-  const timer = setTimeout(() => late.abort(), waitMs)
-  try {
-    return await slots.run(
-      AbortSignal.any([signal, late.signal]),
-      () => {
-        clearTimeout(timer)
-        return work()
-      },
-      share,
-    )
-  } catch (error) {
-    signal.throwIfAborted()
-    if (late.signal.aborted) refuse('pictures_busy', 'a picture waited too long for its turn')
-    throw error
-  } finally {
-    clearTimeout(timer)
-  }
+  const error = () => new Refusal('pictures_busy', 'a picture waited too long for its turn')
+  return await slots.run(work, { share, signal, limit: { ms: waitMs, error } })
 }

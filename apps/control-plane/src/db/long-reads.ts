@@ -1,8 +1,9 @@
 // Reads results that may not fit into memory: the rows of one query at one moment, page by page. Each read holds a
 // connection of the pool, so only a part of the pool may be used for long reads. Knows no table.
+import { refuse } from '@dormouse/contract'
+import { Semaphore } from '@dormouse/process'
 import type pg from 'pg'
 import { type Pool, retryWhileUnavailable } from './pool.ts'
-import { Slots } from './slots.ts'
 
 /** Pages in order; undefined after the last one. The reader must close it, however far it has read. */
 export interface Pages<R> {
@@ -26,16 +27,22 @@ export interface LongQuery {
 /** How long one read may take. Its snapshot keeps vacuum from removing rows that it sees. */
 export const longReadMs = 300_000
 const pageRows = 500
+/** More requests of one caller than these wait. */
+const mostWaiting = 32
+
+const busy = (): never =>
+  refuse('rate_limited', 'too many long lists are being read; ask for pages with `limit`, or retry in a moment')
+const limit = { ms: 120_000, error: () => new Error('a long list waited too long') }
 
 export class LongReads {
   readonly #pool: Pool
-  readonly #slots: Slots
+  readonly #slots: Semaphore
 
   constructor({ pool, poolSize }: LongReadsOptions) {
     this.#pool = pool
     const atOnce = Math.max(1, Math.floor(poolSize / 4))
     const perCaller = Math.max(1, Math.floor(atOnce / 2))
-    this.#slots = new Slots({ atOnce, perCaller, waitMs: 120_000, waitingPerCaller: 32 })
+    this.#slots = new Semaphore(atOnce, perCaller)
   }
 
   /** How many reads are open, and how many wait for a slot. */
@@ -45,12 +52,13 @@ export class LongReads {
 
   /** Waits for a slot of the caller, then opens the read. */
   async open<R extends pg.QueryResultRow>(caller: string, query: LongQuery, gone: AbortSignal): Promise<Pages<R>> {
-    await this.#slots.acquire(caller, gone)
+    if (this.#slots.waiting(caller) >= mostWaiting) busy()
+    const release = await this.#slots.acquire({ share: caller, signal: gone, limit }).catch(busy)
     try {
       const client = await retryWhileUnavailable(() => this.#begin(query))
-      return this.#pages<R>(client, caller, query)
+      return this.#pages<R>(client, release, query)
     } catch (error) {
-      this.#slots.release(caller)
+      release()
       throw error
     }
   }
@@ -67,7 +75,7 @@ export class LongReads {
     }
   }
 
-  #pages<R extends pg.QueryResultRow>(client: pg.PoolClient, caller: string, { types }: LongQuery): Pages<R> {
+  #pages<R extends pg.QueryResultRow>(client: pg.PoolClient, release: () => void, { types }: LongQuery): Pages<R> {
     let [open, reading] = [true, false]
     return {
       next: async () => {
@@ -79,7 +87,7 @@ export class LongReads {
       close: () => {
         if (!open) return
         open = false
-        this.#slots.release(caller)
+        release()
         // In the middle of a page, or after an error, the connection cannot be reused.
         if (reading) client.release(true)
         else

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { noSuchRoute, refuseField } from '@dormouse/contract'
+import { Semaphore } from '@dormouse/process'
 import type { FastifyRequest } from 'fastify'
 import type { App } from './app.ts'
 import { BoundedBody } from './bounded-body.ts'
@@ -78,15 +79,15 @@ function drainAfterResponse(app: App, stallMs: number): void {
 
 /** Parsing a larger body takes milliseconds, in which other requests wait. */
 const largeBytes = 64 * 1024
-let lastTurn: Promise<unknown> = Promise.resolve()
+const parsing = new Semaphore(1)
 
 /** Parses large bodies one at a time, so that other work runs in between. */
 export async function parseInTurn(body: Buffer): Promise<unknown> {
   if (body.length <= largeBytes) return parseJson(body)
-  const turn = lastTurn.then(() => nextTurn())
-  lastTurn = turn
-  await turn
-  return parseJson(body)
+  return parsing.run(async () => {
+    await nextTurn()
+    return parseJson(body)
+  })
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })

@@ -1,9 +1,9 @@
 // Guarantee: work for a host never runs twice at once, no request is lost, and requests do not pile up.
 import { expect, test } from 'vitest'
-import { RunsByHost } from './coalesced-runs.ts'
+import { CoalescedRuns } from './coalesced-runs.ts'
 
 function counting() {
-  const runs = new RunsByHost()
+  const runs = new CoalescedRuns()
   const listeners: PromiseWithResolvers<void>[] = []
   const work = () => {
     const listener = Promise.withResolvers<void>()

@@ -6,7 +6,7 @@ interface Runs {
   next: Promise<void> | undefined
 }
 
-export class RunsByHost {
+export class CoalescedRuns {
   readonly #hosts = new Map<string, Runs>()
 
   /** Resolves when a run that began after this request has ended. The work must not reject. */

@@ -1,7 +1,7 @@
 // Compares a host's inventory with the database and resolves each difference under the desktop's lock. A host is believed
 // only about its own desktops. What it has of others is judged without a lock, and affects only that host.
 import { bucketOf, type Observation, type RejoinOrder } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { type Log, Semaphore } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import type { Found, StandingAlarms } from '../alarms/service.ts'
 import type { Db, Pool } from '../db/pool.ts'
@@ -14,7 +14,6 @@ import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
-import { AtOnce } from './at-once.ts'
 import { Compared } from './compared.ts'
 import { guarded } from './guarded.ts'
 import type { PausedGuests } from './paused-guests.ts'
@@ -74,7 +73,7 @@ function tooManyOf(hostId: string, orders: RejoinOrder[], items: number): Found[
 export class Comparison {
   readonly #options: ComparisonOptions
   readonly #compared = new Compared()
-  readonly #judging = new AtOnce(judgedAtOnce)
+  readonly #judging = new Semaphore(judgedAtOnce)
 
   constructor(options: ComparisonOptions) {
     this.#options = options

@@ -17,7 +17,7 @@ import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
-import { RunsByHost } from './coalesced-runs.ts'
+import { CoalescedRuns } from './coalesced-runs.ts'
 import { Comparison } from './comparison.ts'
 import { Epochs } from './epochs.ts'
 import { guarded } from './guarded.ts'
@@ -44,8 +44,8 @@ const beginEveryMs = 100
 
 export class Recovery {
   readonly #options: RecoveryOptions
-  readonly #comparing = new RunsByHost()
-  readonly #sending = new RunsByHost()
+  readonly #comparing = new CoalescedRuns()
+  readonly #sending = new CoalescedRuns()
   readonly #running = new Set<Promise<void>>()
   readonly #epochs: Epochs
   readonly #comparison: Comparison
