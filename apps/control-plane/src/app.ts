@@ -51,7 +51,7 @@ export interface AppParts extends Modules, ClientLimits {
   telemetry: Telemetry
 }
 
-/** The application, ready to listen. The routes of a module take of the parts what they name, and see no other. */
+/** The application, ready to listen. The routes of a module get only the parts that they name. */
 export async function createApp(given: AppParts): Promise<App> {
   const { log, config, principals, strangers, connections, callers, heldBytes } = given
   const authentication = { principals, strangers, connections, callers }
@@ -101,7 +101,7 @@ export async function createApp(given: AppParts): Promise<App> {
   return app
 }
 
-/** What the scopes take their routes' options from. */
+/** The source of the options that each scope passes to its routes. */
 interface Scoped {
   parts: AppParts & {
     stallMs: number
@@ -176,7 +176,7 @@ function openRoutes(scope: App, { parts }: Scoped): void {
   scope.register(async (agents: App) => enrolRoutes(agents, parts), { prefix: '/agent/v1' })
 }
 
-/** Files of guests that were handed on. The URL is the credential. */
+/** Files of guests that are opened by a URL. The URL is the credential. */
 function handedRoutes(scope: App, { parts, paths }: Scoped): void {
   parts.strangers.countAll(scope)
   answerUnknownPaths(scope)

@@ -1,4 +1,4 @@
-// Limits of clients, applied before any route: requests per second, connections, and the bytes that are kept for them.
+// Limits on clients that apply before any route: requests per second, connections, and bytes kept for them.
 import type { Log } from '@dormouse/process'
 import type { Config } from './config.ts'
 import { Addresses } from './http/addresses.ts'

@@ -292,8 +292,8 @@ const settings = z.object({
 const everyAddress = new Set(['', '*', '0.0.0.0', '::', '[::]'])
 
 /**
- * An issuer without an audience would accept every token that it ever issues, for any service. A replica that listens on
- * every address would have agents connect to 0.0.0.0, which is their own machine.
+ * Without an audience, every token of the issuer would be accepted, whatever service it is for. A replica that listens on every
+ * address would tell agents to connect to 0.0.0.0, which is their own machine.
  */
 export const configSchema = settings.superRefine((given, { addIssue }) => {
   const { oidcIssuer, oidcAudience, oidcJwksUrl, host, publicUrl } = given

@@ -1,4 +1,5 @@
-// Starts and stops a control plane: opens the database, makes the modules, joins them to HTTP and to the agents' links, listens.
+// Starts and stops a control plane: opens the database, creates the modules, connects them to HTTP and to the agents' links,
+// listens.
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
 import { type Failpoints, type Log, openTracing, outsideWork, StartError } from '@dormouse/process'
@@ -27,18 +28,18 @@ import { Telemetry } from './telemetry/telemetry.ts'
 const drainMs = 3_000
 
 export interface ControlPlane extends Modules, Pick<ClientLimits, 'connections' | 'heldBytes'> {
-  /** Where it listens, also when the port was left to the system. */
+  /** The URL it listens on, with the real port if the system chose it. */
   url: string
   acts: AuditTrail
-  /** Requests that were not answered yet. */
+  /** Requests that have not been answered yet. */
   inFlight: InFlightRequests
-  /** Gives leadership up first, then drains requests, then closes links and database. */
+  /** Releases leadership first, then drains requests, then closes links and database. */
   close(): Promise<void>
 }
 
 /**
- * Starts a control plane. It contends for leadership once it listens. While the database is unavailable it waits, and listens
- * for health checks; `signal` ends that.
+ * Starts a control plane. It contends for leadership once it listens. While the database is unavailable it waits, and serves
+ * health checks; `signal` ends the wait.
  */
 export async function startControlPlane(
   config: Config,
@@ -86,7 +87,7 @@ export async function startControlPlane(
 interface Database {
   pool: Pool
   installationId: string
-  /** Where to listen: where it has listened while it waited. */
+  /** The port to listen on: the one it used while it waited for the database, if it had to wait. */
   port: number
 }
 
@@ -94,7 +95,7 @@ async function openDatabase(config: Config, logOf: (module: string) => Log, sign
   const log = logOf('db')
   requireFiles(config.databaseUrl)
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
-    // Of no request, though one may have opened it.
+    // A request may have opened the connection, but its loss belongs to no request.
     outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),
   )
   let waiting: WaitingRoom | undefined
@@ -128,7 +129,7 @@ interface Parts {
 
 type Gateway = ReturnType<typeof acceptAgents>
 
-/** Joins agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
+/** Connects agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
 function acceptAgents({ app, modules, limits: { strangers }, config, logOf }: Parts) {
   const { links, channels, screens, wings, checkIns, usage, recovery, hostProofs, hostReports } = modules
   const handlers = reportHandlers(modules)
@@ -171,7 +172,7 @@ async function listen(app: App, { host, port, publicUrl }: Config): Promise<stri
   return publicUrl?.replace(/\/$/, '') ?? `http://${isIPv6(host) ? `[${host}]` : host}:${bound}`
 }
 
-/** Throws what to correct, if that is known. */
+/** Throws an error that says what to correct, if that is known. */
 const explainListen =
   ({ host, port }: Pick<Config, 'host' | 'port'>) =>
   (error: NodeJS.ErrnoException): never => {

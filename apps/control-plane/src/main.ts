@@ -73,7 +73,7 @@ async function makeOperatorKey(name: string): Promise<void> {
   await runProcess({
     name: 'control-plane',
     start: async (lifetime) => {
-      // Nothing but the key is on standard output.
+      // Standard output carries only the key.
       const { databaseUrl } = configOf(console.error)
       const log = createLog({ name: 'control-plane', level: 'warn' })
       lifetime.log = log

@@ -1,4 +1,4 @@
-// The services of all modules, each made once and given only what it uses. Decides nothing.
+// The services of all modules. Each is created once and gets only what it uses. Decides nothing.
 import { newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { HostReports } from './activity/host-reports.ts'
@@ -72,7 +72,7 @@ export interface Foundation {
 
 export type Modules = Mechanics & ReturnType<typeof openHosts> & ReturnType<typeof openRest>
 
-/** Makes the modules layer by layer, from the mechanics up. None of them runs yet but the watches of its own state. */
+/** Creates the modules layer by layer, from the lowest up. None runs yet, except those that watch their own state. */
 export function openModules(foundation: Foundation, limits: ClientLimits): Modules {
   const mechanics = openMechanics(foundation)
   const hosts = openHosts(foundation, mechanics)
@@ -85,7 +85,7 @@ export function openModules(foundation: Foundation, limits: ClientLimits): Modul
 
 type Mechanics = ReturnType<typeof openMechanics>
 
-/** What knows no desktop: leadership, the links to agents, and those who wait for operations. */
+/** The modules that know no desktop: leadership, the links to agents, and requests that wait for operations. */
 function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundation) {
   const replicaId = newId()
   const leadership = new Leadership({
@@ -117,7 +117,7 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
   }
 }
 
-/** What desktops need: hosts, and who may ask. */
+/** What desktops need: hosts and principals. */
 function openHosts({ config, pool, installationId, logOf }: Foundation, mechanics: Mechanics) {
   const { links, leadership, replicaId } = mechanics
   const { vcpusPerProcessor, heartbeatMs } = config
@@ -143,7 +143,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
   }
 }
 
-/** Desktops, what belongs to an awake one, the modules that look across others, and the wings. */
+/** Desktops, the modules for awake desktops, the modules that work across others, and the wings. */
 function openRest(
   foundation: Foundation,
   limits: ClientLimits,
@@ -168,7 +168,7 @@ function openRest(
     ...{ pool, principals, links, channels, issued, inputOf, count, hold, origin },
     log: logOf('streams'),
   })
-  // Another client has the claim: its holder's socket closes, and its batches of input stop.
+  // Another client has taken the claim, so the holder's socket and its batches of input end.
   const onTakenOver = () => {
     void screens.check()
     wings.onTakenOver()
@@ -194,7 +194,7 @@ function openRest(
   }
 }
 
-/** What belongs to the guest of an awake desktop. */
+/** The modules for the guest of an awake desktop. */
 function openGuests(
   { pool, failpoints, logOf }: Foundation,
   { leadership, links, channels }: Mechanics,

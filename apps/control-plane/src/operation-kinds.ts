@@ -1,4 +1,4 @@
-// The list of operations, each with what it needs.
+// The list of operation kinds, each with what it needs.
 import type { OperationKind } from '@dormouse/contract'
 import type { CarryContext } from './desktops/operations/carry.ts'
 import { type DestroyContext, destroy } from './desktops/operations/destroy.ts'

@@ -1,5 +1,5 @@
-// The wings: capabilities that no other module needs. Each is a folder with a `wing.ts`, and here an import and a line. Without
-// them the rest works as before.
+// The wings: features that no other module needs. Each has a folder with a `wing.ts`, and an import and a line here. Without
+// them the rest works unchanged.
 import type { IdleRule } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
 import type { Db } from './db/pool.ts'
@@ -22,26 +22,26 @@ const openers = {
   webhooks: openWebhooks,
 }
 
-/** What a wing may bring. */
+/** What a wing may provide. */
 export interface Wing {
   /** Below `/v1`. */
   customerRoutes?(scope: App, watch: { onMismatch(): void }): void
-  /** For customers, outside `/v1`. */
+  /** Routes for customers outside `/v1`. */
   agentRoutes?(scope: App): void
   /** Below `/admin/v1`. */
   operatorRoutes?(scope: App): void
-  /** Whether it authenticates upgrades of this URL below `/v1`. */
+  /** Whether it authenticates WebSocket upgrades of this URL below `/v1`. */
   takesUpgrades?(url: string): boolean
   attach?(upgrades: Upgrades): void
   reconcilers?: Reconciler[]
-  /** Deletes old records, by what they are. */
+  /** Functions that delete old records, by the name of the records. */
   prune?: Record<string, (db: Db) => Promise<number>>
   gauges?: Gauged[]
-  /** The claim on a screen has gone from one client to another. */
+  /** Called if another client takes the claim on a screen. */
   onTakenOver?(): void
-  /** What a host needs to hibernate its idle desktops while it hears no leader. */
+  /** The rules by which a host hibernates its idle desktops while it hears no leader. */
   idleRules?(hostId: string): Promise<IdleRule[] | undefined>
-  /** Resolves when nothing of it is in progress. */
+  /** Resolves when the wing has no work in progress. */
   settled?(): Promise<void>
   close?(): Promise<void>
 }
@@ -51,11 +51,11 @@ type Opener = Openers[keyof Openers]
 type Joined<Union> = (Union extends unknown ? (one: Union) => void : never) extends (all: infer All) => void
   ? All
   : never
-/** What all of them need. */
+/** The union of what the wings need. */
 export type WingNeeds = Joined<Parameters<Opener>[0]>
 export type Wings = ReturnType<typeof openWings>
 
-/** Opens each wing, and joins what they bring. */
+/** Opens each wing, and merges what they provide. */
 export function openWings(needs: WingNeeds) {
   const entries = Object.entries(openers).map(([name, open]) => [name, (open as (needs: WingNeeds) => Wing)(needs)])
   const own = Object.fromEntries(entries) as { [N in keyof Openers]: ReturnType<Openers[N]> }

@@ -1,4 +1,5 @@
-// What the linked hosts have reported of their desktops' activity, in the memory of this replica: every replica hears every host.
+// What the linked hosts have reported about their desktops' activity, in the memory of this replica. Every replica hears every
+// host.
 import { type GuestActivity, type Heartbeat, type HostClass, hostClasses } from '@dormouse/contract'
 import type { HostNote } from './store.ts'
 
@@ -8,11 +9,11 @@ interface Known {
   watchedSince: number
   busy: readonly HostClass[]
   lastAt: Map<HostClass, number>
-  /** Up to when it is stored. */
+  /** The time up to which it is stored. */
   storedAt: Map<HostClass, number>
 }
 
-/** A desktop as its host sees it now. */
+/** A desktop as its host last reported it. */
 export interface Seen {
   watchedMs: number
   busy: readonly HostClass[]
@@ -23,7 +24,7 @@ export interface Seen {
 export class HostReports {
   readonly #hosts = new Map<string, Map<string, Known>>()
 
-  /** A heartbeat has what has changed on its link, so the desktops that run stay known. */
+  /** A heartbeat lists only what has changed on its link, so entries of desktops that still run are kept. */
   heard(hostId: string, { running, activity }: Pick<Heartbeat, 'running' | 'activity'>): void {
     if (!activity) return void this.#hosts.delete(hostId)
     const before = this.#hosts.get(hostId)
@@ -43,7 +44,7 @@ export class HostReports {
     if (known) this.#note(known, item)
   }
 
-  /** The link has ended: the next one begins with everything. */
+  /** The link has ended. The next one begins with a complete report. */
   forget(hostId: string): void {
     this.#hosts.delete(hostId)
   }
@@ -58,7 +59,7 @@ export class HostReports {
     return { watchedMs: now - known.watchedSince, busy: known.busy, ages: Object.fromEntries([...ages, ...busy]) }
   }
 
-  /** What is later than what was stored by an earlier call; at most about `limit` notes. */
+  /** Notes that are newer than what an earlier call returned for storing; about `limit` at most. */
   takeUnstored(limit: number): HostNote[] {
     const now = performance.now()
     const notes: HostNote[] = []
@@ -89,5 +90,5 @@ export class HostReports {
   }
 }
 
-/** A time that is sent twice differs by the time on the way. */
+/** If a host sends the same time twice, transit delays make the two differ by up to this. */
 const sameMs = 1_000

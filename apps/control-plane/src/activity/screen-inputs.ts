@@ -4,7 +4,7 @@ import { Gathered } from '../db/gathered.ts'
 import type { Pool } from '../db/pool.ts'
 import { note } from './store.ts'
 
-/** One screen's input is noted once in this time, so that its last time may be as much later than noted. */
+/** Input on one screen is noted at most once in this time, so the true last input may be later than noted by as much. */
 export const inputEveryMs = 5_000
 
 export class ScreenInputs {
@@ -22,7 +22,7 @@ export class ScreenInputs {
     })
   }
 
-  /** To be called for each input of one screen. */
+  /** Returns a function to call for each input on one screen. */
   of(desktopId: string): () => void {
     let notedAt = -Infinity
     return () => {

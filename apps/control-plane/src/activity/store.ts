@@ -2,7 +2,7 @@
 import type { ActivityClass } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
-/** `wake_lock`: until when wake locks have held the desktop awake, which may be in the future. */
+/** `wake_lock`: the time until which wake locks keep the desktop awake; may be in the future. */
 export type StoredClass = ActivityClass | 'wake_lock'
 
 export interface ActivityNote {
@@ -18,7 +18,7 @@ export interface HostNote extends ActivityNote {
 
 const keepsLatest = `on conflict (desktop_id, class) do update set at = greatest(desktop_activity.at, excluded.at)`
 
-/** Any replica may write: a time never goes back, so that nothing is lost by their order. */
+/** Any replica may write. A stored time never decreases, so the order of writes does not matter. */
 export async function note(db: Db, notes: readonly ActivityNote[]): Promise<void> {
   await db.query(
     `insert into desktop_activity (desktop_id, class, at)
@@ -45,7 +45,7 @@ export async function noteOfHosts(db: Db, notes: readonly HostNote[]): Promise<v
   )
 }
 
-/** When the desktop was last used in that way; undefined if nothing is known of it. */
+/** When the desktop was last used in that way; undefined if no use is recorded. */
 export async function lastOf(db: Db, desktopId: string, what: StoredClass): Promise<Date | undefined> {
   const { rows } = await db.query<{ at: Date }>(
     'select at from desktop_activity where desktop_id = $1 and class = $2',
@@ -54,7 +54,7 @@ export async function lastOf(db: Db, desktopId: string, what: StoredClass): Prom
   return rows[0]?.at
 }
 
-/** Deletes what is known of destroyed desktops; returns how many rows. */
+/** Deletes the activity of destroyed desktops; returns the number of rows. */
 export async function prune(db: Db): Promise<number> {
   const { rowCount } = await db.query(
     `delete from desktop_activity a using desktops d where d.id = a.desktop_id and d.state = 'destroyed'`,

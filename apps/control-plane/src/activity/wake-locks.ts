@@ -12,7 +12,7 @@ export interface WakeLock {
 const isHeld = 'expires_at > clock_timestamp()'
 const columns = `name, reason, created_at as "createdAt", expires_at as "expiresAt"`
 
-/** Takes a lock, or renews the one with that name. */
+/** Creates a lock, or renews the one with that name. */
 export async function put(
   db: Db,
   desktopId: string,
@@ -36,7 +36,7 @@ export async function remove(db: Db, desktopId: string, name: string): Promise<v
   await noteEnd(db, desktopId)
 }
 
-/** Until then the locks hold the desktop awake: now, if none is left. */
+/** Records until when the remaining locks keep the desktop awake: until now if none is left. */
 async function noteEnd(db: Db, desktopId: string): Promise<void> {
   await db.query(
     `insert into desktop_activity (desktop_id, class, at)
@@ -46,7 +46,7 @@ async function noteEnd(db: Db, desktopId: string): Promise<void> {
   )
 }
 
-/** The locks that are held, by desktop, the first to end first. */
+/** The current locks of each desktop, ordered by their end. */
 export async function heldOf(db: Db, desktopIds: readonly string[]): Promise<Map<string, WakeLock[]>> {
   const { rows } = await db.query<WakeLock & { desktopId: string }>(
     `select desktop_id as "desktopId", ${columns} from wake_locks where desktop_id = any($1) and ${isHeld}

@@ -21,7 +21,7 @@ interface Host {
 export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host>
   strangers: Strangers & {
-    /** Counts a request to upgrade; returns the refusal where its address is above a limit. */
+    /** Counts a request to upgrade; returns the refusal if its address is above a limit. */
     refusal(request: IncomingMessage): UpgradeRefusal | undefined
   }
   /** Returns a refused upgrade and closes the connection. */
@@ -85,7 +85,7 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
   return { upgrades, answered: () => Promise.allSettled(asked) }
 }
 
-/** The same hooks; `asked` holds every call that is being handled. */
+/** The same hooks; `asked` contains each call until it has been handled. */
 function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): HostHooks {
   const noted = <T>(answer: Promise<T>): Promise<T> => {
     const over = () => asked.delete(answer)
@@ -97,7 +97,7 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
     hello: (...said) => noted(hooks.hello(...said)),
     heartbeat: (...said) => noted(hooks.heartbeat(...said)),
     report: (...said) => hooks.report(...said),
-    // The link is listed first: `joined` asks the host for its inventory.
+    // The link is listed first, because `joined` asks the host for its inventory.
     joined: (hostId, hello, peer) => {
       links.add(hostId, peer)
       hooks.joined(hostId, hello, peer)

@@ -20,22 +20,22 @@ export interface Proving<Host> {
 /** Counts clients that are not authenticated yet. */
 export interface Strangers {
   addressOf(request: IncomingMessage): string
-  /** Throws a refusal where the address is above its limit. */
+  /** Throws a refusal if the address is above its limit. */
   count(request: IncomingMessage): void
-  /** Takes the count back: the client is a host. */
+  /** Undoes the count: the client is a host. */
   forgive(request: IncomingMessage): void
   /** The socket belongs to a host: it no longer counts for its address. */
   prove(request: IncomingMessage, hostId: string): void
 }
 
-/** At once, on this replica. An agent needs one round trip, so the oldest of them is the least likely to be one. */
+/** Limit for this replica. An agent needs one round trip, so the oldest socket is the least likely to be an agent's. */
 const maxPending = 256
 const limits = { timeoutMs: 5_000, maxBytes: 4_096 }
 
 export class Handshakes<Host> {
   readonly #proving: Proving<Host>
   readonly #strangers: Strangers
-  /** With the address of each. Oldest first. */
+  /** The address of each socket, oldest first. */
   readonly #waiting = new Map<WebSocket, string>()
 
   constructor(proving: Proving<Host>, strangers: Strangers) {

@@ -75,7 +75,7 @@ export class HostLink {
     })
   }
 
-  /** Closes in favour of a newer link of the host, unless it was welcomed: then the newer one replaces it once it is welcomed. */
+  /** Closes the link so that a newer one of the host can replace it. A welcomed link stays until the newer one is welcomed. */
   async leave(): Promise<void> {
     if (this.#phase !== 'welcomed') await this.peer.close(4000, 'replaced by a newer link')
   }

@@ -17,7 +17,7 @@ import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import { currentSpan, type Log } from '@dormouse/process'
 import { firstIssue } from './validation.ts'
 
-/** What a confined host may be asked. None of these runs anything on it. */
+/** The commands that a confined host may get. None of them runs anything on the host. */
 const confinedCommands: ReadonlySet<CommandName> = new Set([
   'host.inventory',
   'host.rejoin',
@@ -32,7 +32,7 @@ interface Events {
   unlinked: [hostId: string, reason: string]
 }
 
-/** Wraps every command. Passed in by the wiring: metrics and traces are no matter of a link. */
+/** Wraps every command. Passed in by the wiring, because the links know nothing of metrics and traces. */
 export type CommandObserver = <N extends CommandName>(
   name: N,
   work: () => Promise<CommandResult<N>>,
@@ -42,7 +42,7 @@ export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
   /** Hosts that get no commands. */
   readonly #withheld = new Set<string>()
-  /** Hosts that get only commands that remove something or look. */
+  /** Hosts that get only commands that remove something or read something. */
   readonly #confined = new Set<string>()
   readonly #log: Log | undefined
   readonly #observe: CommandObserver
@@ -53,9 +53,9 @@ export class Links extends EventEmitter<Events> {
     this.#observe = observe
   }
 
-  /** Takes a host's link. A newer link replaces the older one, which is closed. */
+  /** Adds a host's link. A newer link replaces the older one, which is closed. */
   add(hostId: string, peer: Peer): void {
-    // It closed while its hello was answered. It must not replace a link that came later.
+    // It closed while its hello was being answered. It must not replace a link that came later.
     if (peer.closed) return
     const older = this.#peers.get(hostId)
     this.#peers.set(hostId, peer)
@@ -83,7 +83,7 @@ export class Links extends EventEmitter<Events> {
     else this.#withheld.delete(hostId)
   }
 
-  /** Sends a host nothing but commands that remove something or look, or ends that. Commands in flight continue. */
+  /** Restricts a host to commands that remove or read something, or ends the restriction. Commands in flight continue. */
   confine(hostId: string, confined: boolean): void {
     if (confined) this.#confined.add(hostId)
     else this.#confined.delete(hostId)
@@ -94,8 +94,8 @@ export class Links extends EventEmitter<Events> {
   }
 
   /**
-   * Sends a host a command and validates the answer. A lost link or a timeout is `host_unreachable`: the outcome is unknown,
-   * and retrying the command finds it out.
+   * Sends a host a command and validates the answer. A lost link or a timeout is `host_unreachable`: the outcome is unknown
+   * until the command is retried.
    */
   async command<N extends CommandName>(
     hostId: string,
@@ -120,7 +120,7 @@ export class Links extends EventEmitter<Events> {
     })
   }
 
-  /** An invalid answer says as little as none: retrying the command finds out the outcome. */
+  /** After an invalid answer the outcome is unknown, as after none. Retrying the command finds it out. */
   #validated<N extends CommandName>(hostId: string, name: N, answer: unknown): CommandResult<N> {
     const { success, data, error } = commands[name].result.safeParse(answer)
     if (success) return data as CommandResult<N>
@@ -134,7 +134,7 @@ export class Links extends EventEmitter<Events> {
   }
 }
 
-/** Whether a host may refuse with it. The code may be any text. */
+/** Whether a host may send this code, which may be any text. */
 const isOfHosts = (code: string): code is RefusalCode =>
   Object.hasOwn(refusals, code) && factsOf(code as RefusalCode).from !== undefined
 
@@ -144,13 +144,14 @@ function asRefusal(name: CommandName, payload: object, error: unknown): unknown 
     if (error.code === 'too_many_calls') {
       return refusalWithCause('host_unreachable', 'the host has too many calls in flight')
     }
-    // An agent of an older release: it has done nothing. The commands of operations have refusals of their own.
+    // An agent of an older release does not know the call and has done nothing. Commands of operations have their own refusals
+    // for this.
     if (error.code === 'unknown_call' && /^(guest|exec)\./.test(name))
       return refusalWithCause('host_outdated', inShort(error.detail))
     if (!isOfHosts(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }
-    // What a guest's file system says is its owner's to read. Anything but plain words is no such message.
+    // The message of a guest's file system is meant for the customer. Text with other characters is not such a message.
     if (error.code === 'file_refused' && /^[\p{L}\p{N} ,.'’()-]{1,200}$/u.test(error.detail))
       return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
     if (
@@ -168,7 +169,7 @@ function asRefusal(name: CommandName, payload: object, error: unknown): unknown 
   return error
 }
 
-/** A host's text goes into the database and to operators: limits its length, and replaces control characters. */
+/** A host's text goes into the database and to operators, so it is shortened and control characters are replaced. */
 const inShort = (words: string): string =>
   words
     .slice(0, 1_000)

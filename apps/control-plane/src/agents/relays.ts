@@ -6,7 +6,7 @@ import { type Channel, freeMemory } from '@dormouse/link'
 import { BytePace, type Log } from '@dormouse/process'
 import type { Awaited, Channels } from './channels.ts'
 
-/** A heartbeat, a disk and a memory. */
+/** Heartbeat, disk and memory. */
 const streams = 3
 const mostInAll = 8
 const mostOfOneHost = 2
@@ -16,7 +16,7 @@ const leastPacedBytes = 1_024
 export interface RelayTimes {
   /** How long a host may take to dial its channels back. */
   dialMs: number
-  /** A relay closes after so long without a byte. Hosts send heartbeats. */
+  /** A relay closes after this long without a byte. Hosts send heartbeats. */
   silentMs: number
 }
 
@@ -24,7 +24,7 @@ const defaultTimes: RelayTimes = { dialMs: 30_000, silentMs: 30_000 }
 
 export interface RelaysOptions {
   channels: Channels
-  /** What all relays of this replica carry together, in each second. */
+  /** The limit for all relays of this replica together, per second. */
   mibPerSec: number
   log: Log
   times?: RelayTimes
@@ -57,19 +57,19 @@ export class Relays {
     this.#pace = new BytePace(options.mibPerSec)
   }
 
-  /** How many are open. */
+  /** The number of open relays. */
   get open(): number {
     return this.#open.size
   }
 
-  /** What all of them have carried. */
+  /** The bytes that all relays have carried. */
   get bytes(): number {
     return this.#bytes
   }
 
   /**
-   * A relay between the two hosts, in place of an earlier one of the operation. Refuses with `too_many_moves` above a limit.
-   * It closes when its signal aborts, when a channel is cut, when both hosts are silent, and by `close`.
+   * Opens a relay between the two hosts; it replaces an earlier one of the operation. Refuses with `too_many_moves` above a
+   * limit. It closes when its signal aborts, when a channel is cut, when both hosts are silent, and by `close`.
    */
   between({ operationId, hostIds, signal }: RelayPurpose): Relay {
     signal.throwIfAborted()
@@ -93,7 +93,7 @@ export class Relays {
     return relay
   }
 
-  /** Closes the relay of the operation, if it has one: its move needs it no more. */
+  /** Closes the relay of the operation, if it has one. */
   close(operationId: string, why = 'the operation needs it no more'): void {
     this.#open.get(operationId)?.relay.close(new Error(why))
   }
@@ -132,8 +132,8 @@ export class Relay {
   }
 
   /**
-   * Expects the host to dial a channel back for each stream. It is called once for each of the two hosts: channels of the same
-   * position are then joined. What one host sends before that waits, up to a channel's window.
+   * Expects the host to dial back one channel per stream. Call it once for each of the two hosts; channels with the same
+   * position are joined. Bytes that one host sends before that wait, up to a channel's window.
    */
   expect(hostId: string): RelayRequest {
     const { channels, times } = this.#options

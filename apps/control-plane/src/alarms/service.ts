@@ -1,5 +1,5 @@
-// What is wrong now: each thing is logged once when it begins, and is listed until it ends. Kept in the database, so that the next
-// leader does not log it again. Knows nothing of who looks.
+// Tracks current problems. Each is logged once when it begins, and is listed until it ends. They are stored in the database, so
+// that the next leader does not log them again. Does not know who looks for problems.
 import type { Log } from '@dormouse/process'
 import type { Pool } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
@@ -8,23 +8,23 @@ import * as store from './store.ts'
 export type AlarmKind = 'inventory' | 'mass_action' | 'ledger' | 'paused' | 'events' | 'webhooks'
 
 export interface Found {
-  /** The same as long as the same thing is wrong. */
+  /** Identifies the problem: it stays the same while the problem lasts. */
   subject: string
   hostId: string | null
   desktopId: string | null
   what: string
-  /** More for the line in the log. */
+  /** Further fields of the log line. */
   facts?: object
 }
 
-/** Of one look. Further ones are only counted. */
+/** The most alarms that one check lists. Further ones are only counted. */
 const most = 20
 const more = 'more'
 
 export class StandingAlarms {
   readonly #pool: Pool
   readonly #leadership: Leadership
-  /** What the database has, by kind and scope, as this leader has read or written it. */
+  /** The alarms in the database, by kind and scope, as this leader has read or written them. */
   #known: Promise<Map<string, Set<string>>> = Promise.resolve(new Map())
   #knownIn: Term | undefined
 
@@ -37,14 +37,14 @@ export class StandingAlarms {
     return store.list(this.#pool)
   }
 
-  /** These are wrong now, and nothing else of that kind and scope. */
+  /** Replaces the alarms of that kind and scope with these. */
   async are(kind: AlarmKind, scope: string, found: Found[], log: Log): Promise<void> {
     const known = await this.#read(kind, scope)
     const current = bounded(found, known)
     await this.#write(kind, scope, { current, ended: [...known].filter((subject) => !current.has(subject)) }, log)
   }
 
-  /** This is wrong, too. */
+  /** Adds one alarm. */
   async is(kind: AlarmKind, scope: string, found: Found, log: Log): Promise<void> {
     const known = await this.#read(kind, scope)
     if (known.size >= most) return
@@ -76,7 +76,7 @@ export class StandingAlarms {
     const known = await this.#read(kind, scope)
     const begun = [...current.values()].filter(({ subject }) => !known.has(subject))
     if (begun.length === 0 && ended.length === 0) return
-    // Another look at the same must not log it, too.
+    // A concurrent check that finds the same must not log it again.
     for (const { subject } of begun) known.add(subject)
     try {
       await this.#leadership.transaction(async (tx) => {
@@ -106,7 +106,7 @@ function byScope(rows: store.AlarmRow[]): Map<string, Set<string>> {
   return new Map([...grouped].map(([name, some]) => [name, new Set(some.map(({ subject }) => subject))]))
 }
 
-/** Those that are known already, then as many others as are listed, and one that says how many there are beside them. */
+/** Alarms that are already known come first, then others up to the limit, then one that counts the rest. */
 function bounded(found: Found[], known: ReadonlySet<string>): Map<string, Found> {
   const sorted = [...found].sort((a, b) => Number(known.has(b.subject)) - Number(known.has(a.subject)))
   const listed = sorted.slice(0, most)

@@ -1,4 +1,4 @@
-// The table of alarms: what is wrong now.
+// The table of alarms: current problems.
 import type { Db } from '../db/pool.ts'
 
 export interface AlarmRow {
@@ -13,7 +13,7 @@ export interface AlarmRow {
 
 const columns = 'kind, scope, subject, host_id as "hostId", desktop_id as "desktopId", what, since'
 
-/** The oldest first, without those of hosts that were removed. */
+/** Oldest first. Alarms of removed hosts are left out. */
 export async function list(db: Db): Promise<AlarmRow[]> {
   const { rows } = await db.query<AlarmRow>(
     `select ${columns} from alarms where host_id is null

@@ -1,4 +1,4 @@
-// Operators' view of the audit log. HTTP and nothing else.
+// Operators' view of the audit log. Only HTTP.
 import { auditJson } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'

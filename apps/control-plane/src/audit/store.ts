@@ -1,5 +1,5 @@
-// The audit log: operators' changes, and what customers do at screens and with URLs of files. Entries are never changed, and are kept
-// as long as the operator configures. Knows no module that writes to it.
+// The audit log: operators' changes, and what customers do on screens and with file URLs. Entries are never changed, and are
+// kept as long as the operator configures. Knows no module that writes to it.
 import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -21,8 +21,8 @@ export async function record(db: Db, { actor, action, subject, details }: AuditE
 }
 
 /**
- * Writes an entry about a customer's desktop. Above the organisation's budget it is only counted; another entry says how many are
- * missing. Call it after what writes events: their budget is a row, too, and stays locked until the transaction ends.
+ * Writes an entry about a customer's desktop. Above the organisation's budget the entry is only counted, and a later entry says
+ * how many are missing. Call it after writing events: their budget is a row too, which stays locked until the transaction ends.
  */
 export async function recordOfCustomer(db: Db, { actor, action, subject, details }: AuditEntry): Promise<void> {
   await db.query({
@@ -33,7 +33,7 @@ export async function recordOfCustomer(db: Db, { actor, action, subject, details
   })
 }
 
-/** Enough for a batch of input every second at a hundred screens, for a while. */
+/** Enough for one batch of input per second on each of a hundred screens, for a while. */
 const budget = { atOnce: 10_000, perSecond: 10 } as const
 
 /** Writes how many entries were left out, for each organisation. */
@@ -51,9 +51,9 @@ export interface AuditRow extends AuditEntry {
 }
 
 export interface AuditQuery {
-  /** Newest first, older than this one. */
+  /** Newest first, older than this id. */
   before: number | null
-  /** Only entries about this; null for all. */
+  /** Only entries about this subject; null for all. */
   subject: string | null
   limit: number
 }

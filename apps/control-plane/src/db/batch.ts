@@ -2,7 +2,7 @@
 // Postgres skips the rest. Knows no transaction.
 import pg from 'pg'
 
-/** What `pg` calls on a query while it is answered. Its types do not describe them. */
+/** The methods that `pg` calls on a query while it is answered. Its types do not describe them. */
 interface Answered {
   name: string | undefined
   text: string
@@ -47,7 +47,7 @@ export class Batch {
   ): Promise<pg.QueryResult<R>> {
     if (this.#isClosed) throw new Error('a statement was sent behind the end of its transaction')
     const { promise, resolve, reject } = Promise.withResolvers<pg.QueryResult<R>>()
-    // The transaction fails with it, even if its caller has stopped waiting.
+    // The transaction fails with it, even if its caller no longer waits.
     promise.catch(() => undefined)
     const query = new AnyQuery(text, values)
     query.callback = (error, result) => (error ? reject(error) : resolve(result as pg.QueryResult<R>))
@@ -70,7 +70,7 @@ export class Batch {
   }
 }
 
-/** To the connection it is one query. It passes each answer to the statement whose turn it is. */
+/** The connection sees it as one query. It passes each answer to the statement whose turn it is. */
 class SentTogether extends AnyQuery {
   readonly #queries: Answered[]
   #at = 0

@@ -1,8 +1,8 @@
-// The queue in front of the pool. The pool fails a request for a connection that waits two seconds; here it waits its turn as
-// long as the database makes progress. Knows no table.
+// The queue in front of the pool. The pool fails a request for a connection after two seconds; here the request waits as long
+// as the database makes progress. Knows no table.
 //
-// What keeps the service alive goes first, whatever the load. Work in progress and requests then take turns, so that
-// neither can starve the other.
+// What keeps the service alive goes first, whatever the load. Work in progress and requests then take turns, so that neither
+// can starve the other.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { Refusal } from '@dormouse/contract'
 import pg from 'pg'
@@ -12,7 +12,7 @@ export type Lane = 'control' | 'work' | 'requests'
 
 const current = new AsyncLocalStorage<Lane>()
 
-/** Runs the work, with everything that it awaits, in that lane. Work that is in no lane counts as a request. */
+/** Runs the work, and everything that it awaits, in that lane. Work outside any lane counts as a request. */
 export const inLane = <T>(lane: Lane, work: () => T): T => current.run(lane, work)
 
 /** Without progress for this long, the database counts as unavailable. */
@@ -33,7 +33,7 @@ export class Lanes {
   #turn: 'work' | 'requests' = 'work'
   /** When a connection was last returned intact. */
   #progressAt = 0
-  /** Requests that got a connection, per millisecond; and those since the last check. */
+  /** Requests that got a connection, per millisecond, and how many did since the last check. */
   #pace = 1
   #taken = 0
   #checking: NodeJS.Timeout | undefined
@@ -47,8 +47,8 @@ export class Lanes {
   }
 
   /**
-   * Waits for a connection's turn. Rejects if the database makes no progress meanwhile, and refuses a request that would
-   * wait too long. Call `leave` once for each success.
+   * Waits for a connection. Rejects if the database makes no progress meanwhile, and refuses a request that would wait too
+   * long. Call `leave` once for each success.
    */
   async enter(lane: Lane): Promise<void> {
     if (this.#free > 0) {
@@ -64,7 +64,7 @@ export class Lanes {
     return promise
   }
 
-  /** Gives the connection to the next in turn. `intact`: the database has answered on it. */
+  /** Passes the connection to the next in the queue. `intact`: the database has answered on it. */
   leave(intact: boolean): void {
     if (intact) this.#progressAt = performance.now()
     const next = this.#next()
@@ -95,14 +95,14 @@ export class Lanes {
   }
 }
 
-/** Fails those that have waited since then or longer: they are the first. */
+/** Fails those that have waited since then or longer; they are at the head of the queue. */
 function failThose(waiting: Waiting[], since: number): void {
   const count = waiting.findIndex((one) => one.since > since)
   const late = waiting.splice(0, count < 0 ? waiting.length : count)
   for (const { fail } of late) fail(new Error('timeout exceeded when trying to connect'))
 }
 
-/** Spread by chance, so that those who were refused together do not return together. */
+/** The delay is random, so that clients that were refused together do not return together. */
 const overloaded = (expectedMs: number): Refusal =>
   new Refusal('overloaded', undefined, { retryAfterSecs: Math.ceil((expectedMs / 1_000) * (0.5 + Math.random())) })
 

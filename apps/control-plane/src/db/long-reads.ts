@@ -1,11 +1,11 @@
-// Reads results that may not fit into memory: the rows of one query at one moment, page by page. Each read holds a
-// connection of the pool, so only a part of the pool may be used for long reads. Knows no table.
+// Reads results that may not fit into memory: the rows of one query from one snapshot, page by page. Each read holds a
+// connection of the pool, so long reads may use only a part of the pool. Knows no table.
 import { refuse } from '@dormouse/contract'
 import { Semaphore } from '@dormouse/process'
 import type pg from 'pg'
 import { type Pool, retryWhileUnavailable } from './pool.ts'
 
-/** Pages in order; undefined after the last one. The reader must close it, however far it has read. */
+/** Pages in order; undefined after the last one. The reader must close it, even if it stops early. */
 export interface Pages<R> {
   next(): Promise<R[] | undefined>
   close(): void
@@ -27,7 +27,7 @@ export interface LongQuery {
 /** How long one read may take. Its snapshot keeps vacuum from removing rows that it sees. */
 export const longReadMs = 300_000
 const pageRows = 500
-/** More requests of one caller than these wait. */
+/** The most requests of one caller that wait; further ones are refused. */
 const mostWaiting = 32
 
 const busy = (): never =>

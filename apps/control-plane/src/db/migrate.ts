@@ -13,9 +13,9 @@ export interface MigrateOptions {
   folder?: URL
 }
 
-/** An advisory lock that the session of the one migrator holds: any number that nothing else in the database uses. */
+/** The advisory lock that the migrating session holds: any number that nothing else in the database uses. */
 const migratorLock = 7_236_812
-/** The schema of version 0.1.0. A database that has migrations without this one is of an earlier build. */
+/** The schema of version 0.1.0. A database with migrations but without this one was made by an earlier build. */
 const baseline = '0001-schema.sql'
 const lockPollMs = 100
 /** How long a migration may wait for a lock on a table: every later query of that table waits behind it. */
@@ -25,8 +25,8 @@ const outsideLockTimeoutMs = 3_600_000
 const retryMs = { least: 250, most: 10_000 }
 
 /**
- * Applies the missing migrations; returns their names. An applied file is never changed: a new file follows it. Where none
- * is missing this waits for no lock, so that a replica can start while a newer one migrates.
+ * Applies the missing migrations; returns their names. An applied file is never changed: a new file follows it. If none is
+ * missing, it takes no lock, so that a replica can start while a newer one migrates.
  */
 export async function migrate({ databaseUrl, log, folder = migrationsFolder }: MigrateOptions): Promise<string[]> {
   const migrations = readMigrations(folder)
@@ -94,7 +94,10 @@ interface Work {
   log: Log
 }
 
-/** Retries until it is applied. Between attempts, sessions that hold a lock and those that wait behind it go first. */
+/**
+ * Retries until the migration is applied. Between attempts, sessions that hold a lock and those that wait behind it get their
+ * turn.
+ */
 async function apply(work: Work): Promise<void> {
   const { session, migration, log } = work
   const { name, outside } = migration

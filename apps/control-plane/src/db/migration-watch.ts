@@ -15,7 +15,7 @@ export interface WatchOptions {
 interface Blocker {
   pid: number
   application: string
-  /** For how long its transaction has been open. */
+  /** How long its transaction has been open. */
   openSecs: number
 }
 

@@ -5,7 +5,7 @@ export interface Migration {
   /** The file's name, under which it is recorded once it is applied. */
   name: string
   sql: string
-  /** Runs as one statement, outside any transaction: its first line says so. */
+  /** Its first line says that it runs as one statement, outside any transaction. */
   outside: boolean
   /** The index that it builds concurrently. An interrupted build leaves an invalid index behind. */
   index: string | undefined
@@ -16,7 +16,7 @@ export const migrationsFolder = new URL('./migrations/', import.meta.url)
 const mark = /^-- outside a transaction\b/
 const builds = /^\s*create\s+(?:unique\s+)?index\s+concurrently\s+(?:if\s+not\s+exists\s+)?([a-z0-9_]+)\s+on\b/im
 
-/** All of the folder's files, in the order of their names. */
+/** All files of the folder, in the order of their names. */
 export function readMigrations(folder: URL): Migration[] {
   const names = readdirSync(folder).filter((file) => file.endsWith('.sql'))
   return names.sort().map((name) => migrationOf(name, readFileSync(new URL(name, folder), 'utf8')))

@@ -1,4 +1,4 @@
-// Bounds how many rows of a table belong to one and the same thing. Knows no table.
+// Limits how many rows of a table belong to the same thing. Knows no table.
 import type { Db } from './pool.ts'
 
 interface Bounded {
@@ -6,7 +6,7 @@ interface Bounded {
   /** The column that names the thing. */
   of: string
   most: number
-  /** SQL: which rows may go. */
+  /** SQL: which rows may be deleted. */
   settled: string
 }
 

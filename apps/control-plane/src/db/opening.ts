@@ -1,4 +1,5 @@
-// The database at the start: which failures a start waits out, and which end it with what to correct. Knows no table.
+// Opens the database at the start. Says which failures to wait for, and which end the start with a sentence that says what to
+// correct. Knows no table.
 import { readFileSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createSecureContext } from 'node:tls'
@@ -17,7 +18,7 @@ export interface Waiting {
   waits(): Promise<void>
 }
 
-/** Opens the database, as often as it takes. Throws a StartError where waiting would not help. */
+/** Calls `open` until it succeeds. Throws a StartError if waiting would not help. */
 export async function whenAvailable<T>(open: () => Promise<T>, { log, signal, waits }: Waiting): Promise<T> {
   let said: string | undefined
   let saidAt = 0
@@ -41,7 +42,7 @@ export async function whenAvailable<T>(open: () => Promise<T>, { log, signal, wa
   }
 }
 
-/** An attempt that hangs is left behind: the process ends. */
+/** An attempt that hangs is abandoned: the process ends anyway. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work
   const { promise, reject } = Promise.withResolvers<never>()
@@ -55,29 +56,29 @@ function whyWait(failure: unknown): string | undefined {
   const error = rootOf(failure)
   if (!error || tlsSentence(error)) return undefined
   const { code, syscall } = error as NodeJS.ErrnoException
-  // Of a file, not of a socket.
+  // The missing thing is a file, such as a certificate, not a socket.
   if (code === 'ENOENT' && syscall !== 'connect') return undefined
   // A standby: a failover may be under way, and it becomes the primary.
   if (code === '25006') return 'the database is a read-only standby; its primary may take over'
   return isDatabaseUnavailable(error) ? textOf(error) : undefined
 }
 
-/** What made a migration fail; of anything else the error itself. */
+/** The cause of a failed migration; any other error itself. */
 const rootOf = (error: unknown): Error | undefined =>
   error instanceof Error ? (error.cause instanceof Error ? error.cause : error) : undefined
 
-/** A name with several addresses fails with an error for each, and has no message of its own. */
+/** A name with several addresses fails with one error per address, and has no message of its own. */
 const textOf = (error: Error): string =>
   error.message || (error instanceof AggregateError && error.errors.map(textOf).join(', ')) || String(sqlState(error))
 
-/** The same error, or the one that says what to correct. */
+/** The same error, or a StartError that says what to correct. */
 export function explained(failure: unknown): unknown {
   const error = rootOf(failure)
   const sentence = error && (tlsSentence(error) ?? sentenceFor(error))
   return sentence === undefined ? failure : new StartError(sentence, { cause: failure })
 }
 
-/** The statements need what came with this version. The tests run on the newest. */
+/** The statements use features of this version. The tests run on the newest one. */
 const leastVersion = 14
 
 /** Throws if the server is older than the statements need. */
@@ -110,7 +111,7 @@ const sentences: Readonly<Record<string, (message: string) => string>> = {
     'DATABASE_URL is not a valid URL; write it as postgres://user:password@host:5432/dormouse, and special characters of the password percent-encoded, such as %40 for @',
 }
 
-/** Files that DATABASE_URL names, checked before any connection: an error of TLS or of a read names no file. */
+/** Checks the files that DATABASE_URL names before any connection, because an error of TLS names no file. */
 export function requireFiles(databaseUrl: string): void {
   const query = new URLSearchParams(databaseUrl.split('?', 2)[1] ?? '')
   const read = (name: string, pem: RegExp, what: string) => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { LanedPool } from './lanes.ts'
 
-/** Anything a query can be sent to: the pool, or the connection of a transaction. */
+/** Anything that runs queries: the pool, or the connection of a transaction. */
 export interface Db {
   query<R extends pg.QueryResultRow = pg.QueryResultRow>(text: string, values?: unknown[]): Promise<pg.QueryResult<R>>
   query<R extends pg.QueryResultRow = pg.QueryResultRow>(config: pg.QueryConfig): Promise<pg.QueryResult<R>>
@@ -11,7 +11,7 @@ export interface Db {
 
 export type Pool = pg.Pool
 
-/** Records in the audit log, in the same transaction, what it does to the subject. Null details: it changes nothing. */
+/** Records the change to the subject in the audit log, in the same transaction. Null details: nothing was changed. */
 export type Note = (tx: Db, subject: string, details?: Record<string, unknown> | null) => Promise<void>
 
 // bigint columns hold counters far below 2^53.
@@ -29,9 +29,9 @@ const timeouts = ['statement_timeout', 'query_timeout', 'lock_timeout', 'idle_in
 
 const session = {
   statement_timeout: 10_000,
-  // A frozen server does not end a statement itself.
+  // If the server is frozen, it does not end a statement itself.
   query_timeout: 12_000,
-  // A frozen process must not keep a row locked that a new leader waits for.
+  // If this process is frozen, it must not keep a row locked that a new leader waits for.
   idle_in_transaction_session_timeout: 2_000,
   keepAlive: true,
   connectionTimeoutMillis: 2_000,
@@ -48,8 +48,8 @@ export function openPool(url: string, max: number, onIdleError: (error: Error) =
 }
 
 /**
- * Opens a connection outside the pool, without a statement timeout: for what lasts as long as the session, such as the
- * leader's advisory lock, and for migrations.
+ * Opens a connection outside the pool, without a statement timeout, for uses that last as long as the session: migrations, and
+ * locks such as the leader's advisory lock.
  */
 export async function openSession(url: string, name: keyof typeof sessionNames): Promise<pg.Client> {
   const client = new pg.Client({
@@ -58,7 +58,7 @@ export async function openSession(url: string, name: keyof typeof sessionNames):
     keepAlive: true,
     connectionTimeoutMillis: 2_000,
   })
-  // The server may end it in the packet that accepts it, before a caller can listen.
+  // The server may end the connection in the packet that accepts it, before a caller can listen.
   let ended: Error | undefined
   client.on('error', (error) => {
     ended = error
@@ -78,7 +78,7 @@ function withoutSettings(url: string, names: readonly string[]): string {
 /** The connection was lost during a commit. Whether it took effect must be read back. */
 export class CommitUnknown extends Error {
   override readonly name = 'CommitUnknown'
-  /** The backend that was asked to commit. Once it has ended, a commit that cannot be seen will never appear. */
+  /** The backend that was asked to commit. Once it has ended, a commit that is not visible will never appear. */
   readonly backendPid: number | null
 
   constructor(backendPid: number | null, cause: Error) {
@@ -91,7 +91,7 @@ export class CommitUnknown extends Error {
 export const pidOf = (client: pg.Client | pg.PoolClient): number | null =>
   (client as pg.Client & { processID: number | null }).processID
 
-/** Whether a backend of ours has ended. What it has not committed by then is rolled back. */
+/** Whether one of our backends has ended. What it has not committed by then is rolled back. */
 export async function hasEnded(db: Db, pid: number): Promise<boolean> {
   const { rowCount } = await db.query('select 1 from pg_stat_activity where pid = $1 and application_name = $2', [
     pid,
@@ -100,12 +100,15 @@ export async function hasEnded(db: Db, pid: number): Promise<boolean> {
   return rowCount === 0
 }
 
-/** How long a request retries while the database is unavailable: the contract's time, and a short one if the caller can retry. */
+/**
+ * How long a request retries while the database is unavailable: as long as the contract says, or briefly if the caller can
+ * retry.
+ */
 export const retryLimitMs = { contract: 10_000, brief: 2_000 }
 
 /**
- * Retries while the database is unavailable. Only for reads and idempotent actions: the first attempt may have succeeded
- * although its answer was lost.
+ * Retries while the database is unavailable. Only for reads and idempotent actions: the first attempt may have succeeded even
+ * if its answer was lost.
  */
 export async function retryWhileUnavailable<T>(read: () => Promise<T>, withinMs = retryLimitMs.contract): Promise<T> {
   const ends = performance.now() + withinMs
@@ -125,7 +128,7 @@ export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Whether it is worth a retry: the database is unavailable, or was lost during a commit. */
+/** Whether a retry makes sense: the database is unavailable, or was lost during a commit. */
 export const isConnectionLost = (error: unknown): boolean =>
   error instanceof CommitUnknown || isDatabaseUnavailable(error)
 

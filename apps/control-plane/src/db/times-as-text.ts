@@ -5,7 +5,7 @@ import pg from 'pg'
 const { TIMESTAMPTZ } = pg.types.builtins
 const toDate = pg.types.getTypeParser(TIMESTAMPTZ) as (text: string) => Date
 
-/** For a query's `types`: timestamps as RFC 3339 in UTC with milliseconds, everything else as usual. */
+/** For a query's `types`: timestamps as RFC 3339 text in UTC with milliseconds, everything else as usual. */
 export const timesAsText = {
   getTypeParser: ((oid: number, format?: 'text') =>
     oid === TIMESTAMPTZ ? rfc3339 : pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,

@@ -1,4 +1,4 @@
-// Transactions on a connection of the pool, and what shares a round trip in them. Knows no table.
+// Transactions on a connection of the pool, with several statements per round trip. Knows no table.
 import type pg from 'pg'
 import { Batch } from './batch.ts'
 import { noteCommit } from './commits.ts'
@@ -7,7 +7,7 @@ import { CommitUnknown, type Db, isConnectionLost, isDatabaseUnavailable, type P
 /** A statement behind `begin` that fails if the transaction must not go on. */
 export interface Fence {
   statement: pg.QueryConfig
-  /** Throws what the caller should see if the statement has failed. */
+  /** Throws the caller's error if the statement has failed. */
   failed(error: unknown): never
 }
 
@@ -22,11 +22,11 @@ const readCommitted = { name: 'begin', text: 'begin isolation level read committ
 /** Begins a transaction whose reads are all of the same moment. */
 export const snapshot = { name: 'begin-snapshot', text: 'begin isolation level repeatable read read only' }
 
-/** A transaction for the work in it. */
+/** The transaction, as its work sees it. */
 export interface Tx extends Db {
   /**
-   * The statements of this tick are the last: the commit is sent right behind them. What the work decides afterwards takes
-   * nothing back. A statement that fails still rolls back the others.
+   * Declares the statements of this tick to be the last: the commit is sent right behind them. An error that the work throws
+   * later does not roll back. If a statement fails, all are rolled back.
    */
   last(): void
 }
@@ -34,8 +34,8 @@ export interface Tx extends Db {
 /**
  * Runs `work` in one READ COMMITTED transaction. `begin`, the fence and the first statements of `work` share a round trip, and
  * so do later statements that are sent in one tick; if one fails, Postgres skips those behind it. Any error rolls back. A
- * connection that was lost, or whose rollback fails, does not return to the pool. Statements that are sent at once are awaited
- * with `together`: `Promise.all` would go on before all are answered, and nothing may be sent behind a rollback.
+ * connection that was lost, or whose rollback fails, does not return to the pool. Await statements that are sent at once with
+ * `together`: `Promise.all` would continue before all are answered, and nothing may be sent behind a rollback.
  */
 export async function transaction<T>(
   pool: Pool,
@@ -94,7 +94,10 @@ class Committing extends Batch implements Tx {
   }
 }
 
-/** Lends a connection. An error that the caller handles itself leaves it usable; a lost one does not return to the pool. */
+/**
+ * Borrows a connection for `use`. After an error that the caller handles itself the connection is reused; a lost one does not
+ * return to the pool.
+ */
 async function withClient<T>(
   pool: Pool,
   use: (client: pg.PoolClient, condemn: (error: Error) => void) => Promise<T>,
@@ -122,12 +125,14 @@ function open(batch: Batch, fence: Fence | undefined, begin: pg.QueryConfig = re
   const opened = fence
     ? batch.query(fence.statement).catch((error: unknown) => begun.then(() => fence.failed(error)))
     : begun
-  // It is awaited behind the work, which may throw first.
+  // It is awaited after the work, which may throw first.
   opened.catch(() => undefined)
   return opened
 }
 
-/** Of a transaction in which a statement failed, Postgres answers the commit with a rollback and no error, or skips it. */
+/**
+ * If a statement of the transaction has failed, Postgres answers the commit with a rollback and no error, or skips the commit.
+ */
 async function commit(batch: Batch, client: pg.PoolClient): Promise<void> {
   const { command } = await batch.query({ name: 'commit', text: 'commit' }).catch((error: Error) => {
     throw mayHaveCommitted(error) ? new CommitUnknown(pidOf(client), error) : error
@@ -135,6 +140,6 @@ async function commit(batch: Batch, client: pg.PoolClient): Promise<void> {
   if (command !== 'COMMIT') throw new Error('a statement of the transaction has failed: it was rolled back')
 }
 
-/** Not where the commit was never sent, nor for the victim of a deadlock. */
+/** False if the commit was never sent, and for the victim of a deadlock. */
 const mayHaveCommitted = (error: Error): boolean =>
   isDatabaseUnavailable(error) && sqlState(error) !== '40P01' && !/is not queryable$/.test(error.message)

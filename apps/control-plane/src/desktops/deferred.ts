@@ -1,4 +1,4 @@
-// Commands that a host could not execute, kept until it can. A later turn of the desktop makes one obsolete.
+// Commands that a host could not execute, kept until it can. A later turn of the desktop makes a command obsolete.
 import type { DeferredJson, deferrable } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -23,7 +23,7 @@ const columns = `desktop_id as "desktopId", host_id as "hostId", command, genera
 const due = `last_tried_at is null
   or last_tried_at < now() - least(60, 5 * 2 ^ least(attempts - 1, 4)) * interval '1 second'`
 
-/** Until these are done, what the host has of its desktop will change. */
+/** Until these commands are done, the host's copy of the desktop will still change. */
 const explains = `command in ('desktop.ensureAsleep', 'move.keep', 'move.settle')`
 
 export async function defer(db: Db, deferred: DeferredCommand): Promise<void> {
@@ -47,7 +47,7 @@ export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]>
   return rows
 }
 
-/** What a move of the desktop still owes to this host, oldest first. */
+/** Deferred commands of the desktop's moves on this host, oldest first. */
 export async function ofMove(db: Db, desktopId: string, hostId: string): Promise<DeferredCommand[]> {
   const { rows } = await db.query<DeferredCommand>(
     `select ${columns} from deferred_commands where desktop_id = $1 and host_id = $2 and command like 'move.%' order by created_at`,
@@ -62,11 +62,14 @@ export interface PausedDesktop {
   command: string
   turn: number
   since: Date
-  /** Of the last attempt; null if the host is unreachable. */
+  /** The error of the last attempt; null if the host is unreachable. */
   error: string | null
 }
 
-/** Desktops that count as awake, and whose guest may be paused since a move because its last command is deferred for so long. */
+/**
+ * Desktops that count as awake, although a move may have left the guest paused: the last command of the move has been deferred
+ * for this long.
+ */
 export async function pausedByMoves(db: Db, forMs: number): Promise<PausedDesktop[]> {
   const { rows } = await db.query<PausedDesktop>(
     `select c.desktop_id as "desktopId", c.host_id as "hostId", c.command, c.turn, c.created_at as since,
@@ -80,7 +83,7 @@ export async function pausedByMoves(db: Db, forMs: number): Promise<PausedDeskto
   return rows
 }
 
-/** The hosts that still have something of the desktop that a deferred command will end. */
+/** The hosts that still have parts of the desktop that a deferred command will remove. */
 export async function hostsOf(db: Db, desktopId: string): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     'select distinct host_id as id from deferred_commands where desktop_id = $1',
@@ -98,7 +101,7 @@ export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Whether the undo of the desktop's latest turn is still deferred: that explains what the host has of it. */
+/** Whether the undo of the desktop's latest turn is still deferred. That explains the state on the host. */
 export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from deferred_commands
@@ -108,7 +111,7 @@ export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: 
   return rowCount !== 0
 }
 
-/** The desktops of the host whose latest undo is deferred, with its turn. */
+/** The desktops of the host with a deferred undo of their latest turn, with that turn. */
 export async function owedUndos(db: Db, hostId: string): Promise<Map<string, number>> {
   const { rows } = await db.query<{ id: string; turn: number }>(
     `select desktop_id as id, turn from deferred_commands where host_id = $1 and ${explains}`,
@@ -117,7 +120,7 @@ export async function owedUndos(db: Db, hostId: string): Promise<Map<string, num
   return new Map(rows.map(({ id, turn }) => [id, turn]))
 }
 
-/** The desktops of which this host still has a part that the end of a move will remove. */
+/** The desktops that still have parts on this host that the end of a move will remove. */
 export async function leavingFrom(db: Db, hostId: string): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>(
     `select desktop_id as id from deferred_commands
@@ -159,7 +162,10 @@ export async function dropOf(db: Db, hostId: string): Promise<void> {
   await db.query('delete from deferred_commands where host_id = $1', [hostId])
 }
 
-/** Deletes those of a lost host, except what removes something there, and what ends a move once the host is taken back. */
+/**
+ * Deletes the deferred commands of a lost host, except those that remove something, and those that end a move if the host
+ * returns.
+ */
 export async function dropUndosOf(db: Db, hostId: string): Promise<void> {
   const kept = ['desktop.ensureDestroyed', 'move.release', 'move.abandon', 'move.keep']
   await db.query('delete from deferred_commands where host_id = $1 and command <> all($2)', [hostId, kept])

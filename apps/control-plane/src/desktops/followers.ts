@@ -1,5 +1,5 @@
-// Begins a request that has waited behind a move or a hibernation of the service, once that has settled: only now generation and
-// turn rise. One whose result is true by then succeeds at once.
+// Begins a request that has waited behind a move or behind a hibernation by the service, after that has settled. Only then do
+// generation and turn rise. If the requested result is already true, the request succeeds at once.
 import { messageOf, newId } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { followerOf, startFollower } from '../operations/followers.ts'
@@ -11,8 +11,8 @@ import { illegalRequest, isLegal } from './states.ts'
 import { type DesktopRow, lockAny, specOf } from './store.ts'
 
 /**
- * Returns the request as it has begun, or as it has failed where the desktop's state no longer allows it. Undefined if none
- * waits, or the operation before it has not settled.
+ * Returns the request after it has begun, or after it has failed because the desktop's state no longer allows it. Undefined if
+ * no request waits, or if the operation before it has not settled.
  */
 export async function beginFollower(tx: Db, behind: string): Promise<operations.OperationRow | undefined> {
   const begun = await beginWaiting(tx, behind)
@@ -23,7 +23,7 @@ export async function beginFollower(tx: Db, behind: string): Promise<operations.
 async function beginWaiting(tx: Db, behind: string): Promise<operations.OperationRow | undefined> {
   const waiting = await followerOf(tx, behind)
   const row = waiting && (await lockAny(tx, waiting.desktopId))
-  // Behind the lock: a destroy may have superseded it.
+  // Read again under the lock: a destroy may have superseded it.
   const next = row && (await followerOf(tx, behind))
   if (!row || !next || next.kind === 'move') return undefined
   const { kind } = next
@@ -44,7 +44,7 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
   })
 }
 
-/** A wake that had begun when a move went first. It wakes where the desktop now is, in the turn behind that of the move. */
+/** Continues a wake that gave way to a move. It wakes the desktop on its present host, in the turn after that of the move. */
 async function resume(
   tx: Db,
   { id, input }: operations.OperationRow,
@@ -57,8 +57,8 @@ async function resume(
 }
 
 /**
- * Behind a hibernation of the service: a hibernation has come true with it, and a wake without it, if it failed. Undefined
- * if the request has work to do.
+ * After a hibernation by the service, a waiting hibernation has its result if the hibernation succeeded, and a waiting wake if
+ * it failed. Undefined if the request still has work to do.
  */
 async function succeedAtOnce(
   tx: Db,
@@ -76,7 +76,7 @@ async function succeedAtOnce(
   return operations.settleSucceeded(tx, next.id, result, {})
 }
 
-/** What was kept for the request that waited behind it. */
+/** Removes an operation without effect, which was kept only for the request that waited behind it. */
 async function removeVanished(tx: Db, id: string): Promise<void> {
   const settled = await operations.read(tx, id)
   if (!settled) return

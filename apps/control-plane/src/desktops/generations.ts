@@ -1,7 +1,7 @@
 // The table of generations: one row for each wake of a desktop.
 import type { Db } from '../db/pool.ts'
 
-/** Notes the host on which the generation runs, and since when. */
+/** Records the host on which the generation runs, and since when. */
 export async function startGeneration(db: Db, id: string, hostId: string): Promise<void> {
   await db.query({
     name: 'generations-start',
@@ -10,7 +10,7 @@ export async function startGeneration(db: Db, id: string, hostId: string): Promi
   })
 }
 
-/** Ends a generation once; the first reason stays. */
+/** Ends a generation once; the first reason is kept. */
 export async function endGeneration(db: Db, id: string, reason: string): Promise<void> {
   await db.query({
     name: 'generations-end',

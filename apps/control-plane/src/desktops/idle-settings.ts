@@ -1,16 +1,16 @@
-// A desktop's settings for hibernating by itself, and when it has to be looked at. Decides nothing.
+// A desktop's settings for automatic hibernation, and when to check the desktop next. Decides nothing.
 import type { ActivityClass } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { columns, type DesktopRow } from './store.ts'
 
 export interface IdleSettings {
-  /** Unchanged where undefined. */
+  /** Undefined: unchanged. */
   timeoutSecs: number | undefined
-  /** Unchanged where undefined, the default where null. */
+  /** Undefined: unchanged. Null: the default. */
   policy: readonly ActivityClass[] | null | undefined
 }
 
-/** The idle time counts from now on. The caller has locked the row. */
+/** Changes the settings. Idle time counts from now on. The caller has locked the row. */
 export async function change(db: Db, id: string, { timeoutSecs, policy }: IdleSettings): Promise<DesktopRow> {
   const { rows } = await db.query<DesktopRow>(
     `update desktops set idle_timeout_secs = coalesce($2, idle_timeout_secs),
@@ -22,7 +22,7 @@ export async function change(db: Db, id: string, { timeoutSecs, policy }: IdleSe
   return rows[0]!
 }
 
-/** The desktops that may have fallen due, the first first. */
+/** Desktops that may be due, the earliest first. */
 export async function dueIds(db: Db, limit: number): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>({
     name: 'desktops-idle-due',
@@ -33,7 +33,7 @@ export async function dueIds(db: Db, limit: number): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** The desktops of a host that are awake and may hibernate by themselves. */
+/** Awake desktops of a host that may hibernate automatically. */
 export async function idleOn(db: Db, hostId: string): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `select id from desktops where host_id = $1 and state = 'awake' and idle_timeout_secs > 0`,
@@ -42,7 +42,7 @@ export async function idleOn(db: Db, hostId: string): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** When to look at those of these that are due. A desktop that a transaction has locked stays due. */
+/** Sets the next check of those of these desktops that are due. A desktop that another transaction has locked stays due. */
 export async function lookAgain(db: Db, looks: readonly { id: string; inMs: number }[]): Promise<void> {
   if (looks.length === 0) return
   await db.query({
@@ -56,7 +56,7 @@ export async function lookAgain(db: Db, looks: readonly { id: string; inMs: numb
   })
 }
 
-/** When to look at it next, whatever was noted before. */
+/** Sets the next check, whatever was set before. */
 export async function lookIn(db: Db, id: string, inMs: number): Promise<void> {
   await db.query(`update desktops set idle_look_at = clock_timestamp() + $2 * interval '1 millisecond' where id = $1`, [
     id,

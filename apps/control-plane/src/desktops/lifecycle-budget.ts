@@ -1,11 +1,11 @@
-// How many creates, wakes and hibernations an organisation may ask for: many at once, and a steady number after that. Each leaves
-// rows that are kept for months, or for good. The leader counts in memory, since only it accepts them. The next leader begins with
-// full budgets.
+// Limits the creates, wakes and hibernations of an organisation: a burst, and a steady rate after it. Each request leaves rows
+// that are kept for months or for ever. The leader counts in memory, since only it accepts requests. The next leader begins
+// with full budgets.
 import { Refusal } from '@dormouse/contract'
 
 /** Enough to create, wake and hibernate ten thousand desktops at once, and for 400,000 requests a day after that. */
 const budget = { atOnce: 50_000, perSecond: 5 } as const
-/** Above so many organisations, those with a full budget are forgotten. */
+/** Above this number of organisations, those with a full budget are forgotten. */
 const remembered = 10_000
 
 interface Account {
@@ -17,12 +17,12 @@ export class LifecycleBudget {
   readonly #accounts = new Map<string, Account>()
   readonly #now: () => number
 
-  /** `now` in milliseconds. */
+  /** `now`: the time in milliseconds. */
   constructor(now = () => performance.now()) {
     this.#now = now
   }
 
-  /** Takes from the organisation's budget. Returns the refusal if too little is left; then nothing is taken. */
+  /** Takes from the organisation's budget. If too little is left, takes nothing and returns the refusal. */
   take(orgId: string, count = 1): Refusal | undefined {
     const tokens = this.#left(orgId)
     if (tokens < count) return tooMany(Math.ceil((count - tokens) / budget.perSecond))
@@ -30,7 +30,7 @@ export class LifecycleBudget {
     return undefined
   }
 
-  /** What was taken was not used. */
+  /** Returns what was taken but not used. */
   giveBack(orgId: string): void {
     this.#store(orgId, Math.min(budget.atOnce, this.#left(orgId) + 1))
   }

@@ -1,4 +1,4 @@
-// What a request meets that comes while the service itself moves or hibernates the desktop. Pure.
+// What happens to a request that arrives while the service itself moves or hibernates the desktop. Pure.
 import { type OperationRequester, Refusal, type RequestKind, refuse } from '@dormouse/contract'
 import type { Line } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -6,8 +6,8 @@ import { illegalRequest, isLegal, transitions } from './states.ts'
 import type { DesktopRow } from './store.ts'
 
 /**
- * The operation behind which the request waits. A destroy waits for no hibernation: it supersedes it. What a host's report begins
- * waits for nothing: what it has found is outdated then.
+ * The operation behind which the request waits. A destroy does not wait for a hibernation: it supersedes it. A request that
+ * began with a host's report never waits, because what the host reported is outdated by then.
  */
 export function waitsBehind(
   kind: RequestKind,
@@ -23,8 +23,8 @@ export const isWakeOfAwake = (kind: RequestKind, error: unknown): boolean =>
   kind === 'wake' && error instanceof Refusal && error.code === 'wrong_state' && error.extra.state === 'awake'
 
 /**
- * Refuses with `wrong_state` if the desktop's state does not allow the request. It is never the move or the hibernation of the
- * service that refuses it: a request that waits behind one counts as begun, and the first to come may wait.
+ * Refuses with `wrong_state` if the desktop's state does not allow the request. A move or a hibernation by the service is no
+ * reason to refuse: the first request waits behind it, and later requests are judged as if the waiting one had begun.
  */
 export function requireLegal(kind: RequestKind, desktop: DesktopRow, { ahead, next }: Line): void {
   const waiting = next && next.kind !== 'move' ? next.kind : undefined

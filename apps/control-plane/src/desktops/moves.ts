@@ -1,4 +1,5 @@
-// Begins moves of desktops between hosts, for operators and drains. Knows neither HTTP nor which desktop should move.
+// Begins moves of desktops between hosts, for operators and drains. Does not know HTTP, and does not choose which desktop
+// moves.
 import { type MoveMode, newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
 import type { Db, Note } from '../db/pool.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -22,7 +23,7 @@ export interface MovesOptions {
 export interface MoveRequest {
   /** The host's id or name; null for the best host. */
   to: string | null
-  /** By default live. Without meaning for one that is asleep. */
+  /** `live` by default. Has no effect on a desktop that is asleep. */
   mode?: MoveMode
   requestedBy: Exclude<OperationRequester, 'caller'>
   requestId: string
@@ -38,8 +39,9 @@ export class Moves {
   }
 
   /**
-   * Begins to move a desktop that is awake or asleep to another host, or answers the same move that is in progress. Refuses with
-   * `wrong_state` in other states, and with `conflict` while another operation is in progress or if it is on that host.
+   * Begins to move a desktop that is awake or asleep to another host; returns the operation in progress if it is the same move.
+   * Refuses with `wrong_state` in other states, and with `conflict` while another operation is in progress or if the desktop is
+   * already on that host.
    */
   async begin(desktopId: string, request: MoveRequest): Promise<OperationRow> {
     const { leadership, engine, hosts } = this.#options

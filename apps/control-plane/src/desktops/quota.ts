@@ -1,12 +1,12 @@
-// Quotas of desktops. Only the leader makes desktops, so it adds the creates in flight, counted in memory, to what it has
-// read from the database. A create below the quota takes no lock. Knows neither HTTP nor tables.
+// Quotas of desktops. Only the leader creates desktops, so it adds the creates in flight, counted in memory, to the count from
+// the database. A create below the quota takes no lock. Knows neither HTTP nor tables.
 import type { Leadership } from '../leadership/leadership.ts'
 
 export interface QuotaOptions {
   leadership: Pick<Leadership, 'require' | 'term'>
   /** The organisation's limit and its desktops, counted up to the limit. */
   read(orgId: string): Promise<{ limit: number; desktops: number }>
-  /** How long a count is used. A limit that an operator changes takes effect after this time. */
+  /** How long a count is used. If an operator changes a limit, the change takes effect after this time. */
   trustMs?: number
 }
 
@@ -14,13 +14,13 @@ export interface QuotaOptions {
 interface Account {
   epoch: number
   limit: number
-  /** Free places: never too many, but perhaps too few where creates were in flight during the count. */
+  /** Desktops that may still be created: never too many, but perhaps too few if creates were in flight during the count. */
   free: number
   exact: boolean
   underWay: number
   trustedUntil: number
   reading: Promise<void> | undefined
-  /** Creates that wait for one in flight to end. */
+  /** Creates that wait until one in flight ends. */
   waiting: (() => void)[]
 }
 
@@ -51,7 +51,7 @@ export class Quota {
       if (!done.made) account.free++
       return done
     } catch (error) {
-      // It may have been made all the same: count again.
+      // The desktop may exist all the same, so count again.
       distrust(account)
       throw error
     } finally {
@@ -60,7 +60,7 @@ export class Quota {
     }
   }
 
-  /** Takes a place as soon as there is one. Returns the limit once it is certain that there is none. */
+  /** Takes one of the quota as soon as possible. Returns the limit once it is certain that it is reached. */
   async #take(orgId: string): Promise<Account | number> {
     for (;;) {
       this.#options.leadership.require()
@@ -96,13 +96,13 @@ export class Quota {
     return account.reading
   }
 
-  /** A create in flight may be counted twice, as a row and as a taken place, but is never missed. */
+  /** A create in flight may be counted twice, as a row and in memory, but is never missed. */
   async #count(orgId: string, account: Account): Promise<void> {
     const { underWay } = account
     account.trustedUntil = Number.POSITIVE_INFINITY
     try {
       const { limit, desktops } = await this.#options.read(orgId)
-      // From the end of the read on, so that a slow count is still used by the creates that waited for it.
+      // The time counts from the end of the read, so that a slow count is still used by the creates that waited for it.
       if (account.trustedUntil > 0) account.trustedUntil = performance.now() + (this.#options.trustMs ?? 1_000)
       Object.assign(account, { limit, free: limit - desktops - underWay, exact: underWay === 0 })
     } catch (error) {

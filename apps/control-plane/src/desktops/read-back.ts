@@ -1,4 +1,4 @@
-// What became of a transaction whose answer was lost. Knows nothing of what it has written.
+// Finds out the outcome of a transaction whose answer was lost. Does not know what it has written.
 import { Refusal, refuse } from '@dormouse/contract'
 import {
   CommitUnknown,
@@ -10,9 +10,8 @@ import {
 } from '../db/pool.ts'
 
 /**
- * Runs a transaction. If the answer to its commit is lost, the outcome is read back by the id that was chosen before. Where
- * that is impossible too, a request with a key gets 503 and may be retried. One without a key gets 500: it may have taken
- * effect.
+ * Runs a transaction. If the answer to its commit is lost, reads the outcome back by the id that was chosen before. If that is
+ * impossible too, a request with a key gets 503 and may be retried. A request without a key gets 500: it may have taken effect.
  */
 export async function readBack<T>(
   pool: Pool,

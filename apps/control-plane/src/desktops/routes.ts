@@ -40,7 +40,7 @@ export interface DesktopRoutesOptions {
   leadership: Leadership
   hosts: Pick<Hosts, 'idOf'>
   desktops: Desktops
-  /** Counts replays with another body: a bug in the client that a silent 200 would hide. */
+  /** Counts replays with a different body. They are a bug in the client that a silent 200 would hide. */
   onMismatch(): void
 }
 
@@ -95,7 +95,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         customer(request),
         request.body,
         key,
-        // By whichever name, the image is the same.
+        // Two names of the same image give the same fingerprint.
         fingerprint({ ...body, image_version: image ?? body.image_version }),
       )
       sayReplay(reply, replay, onMismatch)
@@ -190,7 +190,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         params: z.object({ id: z.string() }),
         problems: [501],
       },
-      // Right after the credential: the body is not read.
+      // Runs right after the credential check, so the body is not read.
       onRequest: async () => noFork(),
     },
     noFork,
@@ -228,7 +228,7 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
         problems: [404, 409],
       },
       preValidation: async (request) => {
-        // Only a missing body: `null` is a body, and not a valid one.
+        // Only a missing body is replaced: `null` is a body, and not a valid one.
         if (request.body === undefined) request.body = {}
       },
     },

@@ -57,7 +57,7 @@ export interface DesktopsOptions {
   offers: Pick<Offers, 'whyNot' | 'defaultImage'>
   defaultIdleTimeoutSecs: number
   deadlineMs: Record<RequestKind, number>
-  /** Whether to try a wake again that was refused because its desktop is awake. */
+  /** Whether to retry a wake that was refused because its desktop is awake. */
   mayWake(desktopId: string): Promise<boolean>
 }
 
@@ -77,22 +77,22 @@ export interface TransitionRequest {
   requestId: string
   expectedGeneration: number | null
   discardMemory: boolean
-  /** The host that an operator has named for a first wake. */
+  /** The host that an operator chose for a first wake. */
   onHost?: string
-  /** By default its caller. */
+  /** The caller by default. */
   requestedBy?: OperationRequester
-  /** Of a hibernation by idle, which waits for no slot: it refuses instead. */
+  /** Set for a hibernation by idle. It does not wait for a slot: it is refused instead. */
   idle?: IdleRequest
 }
 
 export interface IdleRequest {
-  /** What its host checks last. */
+  /** The condition that the host checks last. */
   condition: IdleCondition
   /** Throws a refusal if the desktop is no longer idle; called under its lock. */
   requireIdle(tx: Db, desktop: DesktopRow): Promise<void>
 }
 
-/** A request for a transition, and whether the operation may begin where it is accepted. */
+/** A request for a transition, and whether the operation may begin in the transaction that accepts it. */
 interface Acceptance {
   id: string
   kind: RequestKind
@@ -104,7 +104,7 @@ interface Acceptance {
 
 export class Desktops {
   readonly #options: DesktopsOptions
-  /** Reads of single desktops. A longer statement would delay the first row by more than it saves. */
+  /** Batches reads of single desktops. A longer statement would delay the first row by more than it saves. */
   readonly #reads: Batcher<DesktopKey, DesktopJson | undefined>
 
   constructor(options: DesktopsOptions) {
@@ -112,7 +112,7 @@ export class Desktops {
     this.#reads = new Batcher((keys) => findShown(options.pool, keys), { most: 64 })
   }
 
-  /** Makes a desktop, or answers the one that the organisation has already made with this key. */
+  /** Creates a desktop, or returns the one that the organisation has already created with this key. */
   async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
     const { leadership, tiers, offers, defaultIdleTimeoutSecs } = this.#options
     const image = body.image ?? body.image_version
@@ -154,13 +154,13 @@ export class Desktops {
     return this.#options.quota.within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
   }
 
-  /** Returns an earlier desktop with this key, if no other can be made. */
+  /** Returns an earlier desktop with this key; otherwise calls `otherwise`. */
   async #replayOr(caller: Customer, key: string | null, fingerprint: Buffer, otherwise: () => never): Promise<Created> {
     const earlier = key === null ? undefined : await this.#earlier(caller, key)
     return earlier ? replayed(earlier, fingerprint) : otherwise()
   }
 
-  /** The desktop that the organisation has made with this key. */
+  /** The desktop that the organisation has created with this key. */
   #earlier(caller: Customer, key: string): Promise<DesktopRow | undefined> {
     const find = () => this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key))
     return readBack(this.#options.pool, key, async () => undefined, find)
@@ -193,7 +193,7 @@ export class Desktops {
     return retryWhileUnavailable(() => list(this.#options.pool, { orgId: caller.orgId, ...params }))
   }
 
-  /** The whole list, of any length, as a snapshot. */
+  /** The whole list as a snapshot, however long. */
   listAll(
     caller: Customer,
     params: { states: DesktopState[] | null; before: string | null },
@@ -251,7 +251,7 @@ export class Desktops {
     let operationId = newId()
     const findMade = async () => {
       const operation = await operations.read(pool, operationId)
-      // What it has superseded is not known.
+      // The operations that it superseded are not known.
       if (operation) engine.supersededBy(operation)
       return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: [] }
     }
@@ -267,12 +267,12 @@ export class Desktops {
     try {
       const accepted = await attempt(true).catch(async (error: unknown) => {
         if (isWakeOfAwake(kind, error) && (await this.#options.mayWake(id))) {
-          // It hibernates, and the wake waits behind that: it is the later operation.
+          // The desktop now hibernates. The wake waits behind that, so it needs a later id.
           operationId = newId()
           return attempt(true)
         }
         if (!isGuardFailure(error)) throw error
-        // Its host cannot take it. The engine tries again, and tells why.
+        // The host cannot take it at once. The engine tries again, and reports why it fails.
         slots.pop()?.release()
         return attempt(false)
       })
@@ -280,7 +280,7 @@ export class Desktops {
       for (const row of accepted.superseded) engine.superseded(row)
       if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind, accepted.operation.id)
       if (!accepted.term) return accepted
-      // Its caller sees it as it was accepted, whether or not it begins at once.
+      // The response shows the operation as it was accepted, whether or not it begins at once.
       const { state } = accepted.operation
       const operation = { ...accepted.operation, state: state === 'running' ? ('pending' as const) : state }
       engine.accept(accepted.operation, accepted.term, slots.pop())
@@ -290,7 +290,10 @@ export class Desktops {
     }
   }
 
-  /** Waits for an operation. Answers it settled, or in progress when the cap is reached or the client disconnects. */
+  /**
+   * Waits for an operation. Returns it once it has settled, or while it is in progress if the limit is reached or the client
+   * disconnects.
+   */
   settled(operation: OperationRow, gone: AbortSignal): Promise<OperationRow> {
     return this.#options.engine.wait(operation, gone)
   }
@@ -303,7 +306,7 @@ export class Desktops {
     slots: Slot[],
   ) {
     const locked = store.lock(tx, caller.orgId, id)
-    // Behind the lock: a concurrent request with this key has committed.
+    // Read under the lock: a concurrent request with this key has committed by then.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
     const [found, earlier, line] = await together([locked, keyed, lineOf(tx, id)])
     const desktop = found ?? refuseNotFound()
@@ -373,7 +376,10 @@ function refuseWith(refusal: Refusal): never {
   throw refusal
 }
 
-/** A desktop is destroyed once, and what it costs ends with that. The service's own requests are bounded by those of customers. */
+/**
+ * Destroys are not counted: a desktop is destroyed once, and its cost ends with that. The service's own requests are bounded by
+ * those of customers.
+ */
 const isCounted = (kind: RequestKind, { requestedBy = 'caller' }: TransitionRequest): boolean =>
   kind !== 'destroy' && requestedBy === 'caller'
 

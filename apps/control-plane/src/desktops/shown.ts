@@ -1,11 +1,11 @@
-// Desktops as customers see them. They are read as the contract's JSON itself: no column that is not shown, and no value that
-// is converted twice.
+// Desktops as customers see them, read directly as the contract's JSON: no hidden column is read, and no value is converted
+// twice.
 import { type DesktopJson, type DesktopState, defaultIdlePolicy, messageOf, type RefusalCode } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { timesAsText } from '../db/times-as-text.ts'
 import type { DesktopRow } from './store.ts'
 
-/** As `DesktopJson`, but with the code of the failure. A replica of the previous release keeps the code on a destroy. */
+/** As `DesktopJson`, but with the failure's code. A replica of the previous release keeps the code on a destroy. */
 const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.created_at, d.updated_at`
@@ -16,7 +16,7 @@ export function shown(row: DesktopJson): DesktopJson {
   return row
 }
 
-/** A desktop that was read for other purposes. */
+/** Converts a desktop that was read for other purposes. */
 export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   id: row.id,
   org_id: row.orgId,
@@ -41,8 +41,8 @@ export interface DesktopKey {
 }
 
 /**
- * The desktops with these keys, in their order; undefined if there is none, or it is another organisation's. The limit
- * keeps the look-up of each key in the index, whatever the planner knows of the table.
+ * The desktops with these keys, in their order; undefined if a desktop does not exist or belongs to another organisation. The
+ * limit makes the planner look up each key in the index, whatever it knows of the table.
  */
 export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(DesktopJson | undefined)[]> {
   const { rows } = await db.query<DesktopJson & { at?: number }>({
@@ -72,7 +72,7 @@ export async function list(db: Db, params: ListParams): Promise<DesktopJson[]> {
   return rows.map(shown)
 }
 
-/** Two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
+/** There are two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
 export function listQuery({ orgId, states, before, limit }: ListParams) {
   const which = states === null ? `d.state <> 'destroyed'` : 'd.state = any($4)'
   return {
@@ -83,7 +83,7 @@ export function listQuery({ orgId, states, before, limit }: ListParams) {
   }
 }
 
-/** For operators: of every organisation, or those bound to one host, oldest first. */
+/** For operators: desktops of every organisation, or those bound to one host, oldest first. */
 export async function listAny(
   db: Db,
   { states, hostId, limit }: { states: DesktopState[] | null; hostId: string | null; limit: number },

@@ -1,5 +1,5 @@
-// Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows, and names
-// the state that it found instead.
+// Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows; otherwise it
+// reports the state that it found.
 
 import type { DesktopState, RefusalCode, RequestKind } from '@dormouse/contract'
 import { together } from '@dormouse/process'
@@ -12,7 +12,7 @@ import { columns, type DesktopRow } from './store.ts'
 
 /**
  * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
- * which supersedes the previous one. Fails if the state does not allow it, so the caller looks first.
+ * which supersedes the previous one. Fails if the state does not allow it, so the caller checks first.
  */
 export async function begin(db: Db, id: string, kind: RequestKind, generationId: string | null): Promise<void> {
   const { from, via } = transitions[kind]
@@ -33,14 +33,14 @@ export async function begin(db: Db, id: string, kind: RequestKind, generationId:
   })
 }
 
-/** A request that changes no state takes the next turn. The caller has locked the row. */
+/** Takes the next turn for a request that changes no state. The caller has locked the row. */
 export async function takeTurn(db: Db, id: string): Promise<void> {
   await db.query('update desktops set turn = turn + 1, updated_at = clock_timestamp() where id = $1', [id])
 }
 
 /**
- * Decides a move: the desktop belongs to the new host from the next turn on, and so does what is billed of it. The caller has
- * locked the row. The state stays.
+ * Decides a move: the desktop and its billing belong to the new host from the next turn on. The state stays. The caller has
+ * locked the row.
  */
 export async function moveTo(db: Db, id: string, hostId: string, operationId: string): Promise<void> {
   await together([
@@ -53,7 +53,7 @@ export async function moveTo(db: Db, id: string, hostId: string, operationId: st
 }
 
 /**
- * Notes in the ledger that a desktop which counts as awake is hibernated for a while, or awake again. Its state stays. The
+ * Records in the ledger that a desktop that counts as awake is hibernated for a while, or awake again. Its state stays. The
  * caller has locked the row.
  */
 export async function billAs(db: Db, id: string, kind: ledger.UsageKind, operationId: string): Promise<void> {
@@ -65,9 +65,9 @@ export async function billAs(db: Db, id: string, kind: ledger.UsageKind, operati
 
 export interface Settlement {
   by: Exclude<SettledBy, 'removal'>
-  /** The operation that settles; null for a correction. */
+  /** The operation that settles the desktop; null for a correction. */
   operationId: string | null
-  /** The host's success is a proof that the guest lived until now. Otherwise its last proof of life counts. */
+  /** The host's success proves that the guest lived until now. Otherwise its last proof of life counts. */
   livedUntilNow?: boolean
   /** The commit is sent right behind: a mismatch fails the statement, and `isGuardFailure` recognises its error. */
   atOnce?: boolean
@@ -97,11 +97,11 @@ export async function settle(db: Db, id: string, to: DesktopState, settlement: S
 
 export interface Loss {
   code: RefusalCode
-  /** Billing ends at the latest then; null for now. */
+  /** Billing ends at this time at the latest; null for now. */
   provedUntil: Date | null
 }
 
-/** Their only disk is lost: billing ends, and nothing can wake them. */
+/** Marks desktops as failed because their only disk is lost: billing ends, and they cannot be woken. */
 export async function failAll(db: Db, ids: string[], { code, provedUntil }: Loss): Promise<void> {
   const { rowCount } = await db.query(
     `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp()
@@ -112,7 +112,7 @@ export async function failAll(db: Db, ids: string[], { code, provedUntil }: Loss
   await ledger.closeAll(db, ids, provedUntil)
 }
 
-/** What failed with a lost host stays failed: the host is now removed for good. */
+/** Desktops that failed with a lost host stay failed, because the host is now removed for good. */
 export async function failForGood(db: Db, hostId: string): Promise<void> {
   await db.query(
     `update desktops set failure_code = 'host_removed', updated_at = clock_timestamp()
@@ -121,7 +121,9 @@ export async function failForGood(db: Db, hostId: string): Promise<void> {
   )
 }
 
-/** Takes the next turn of what failed with a lost host, for the command that ends what is left there of its guest. */
+/**
+ * Takes the next turn of desktops that failed with a lost host, for the command that ends what is left of their guests there.
+ */
 export async function takeTurnOfLost(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `update desktops set turn = turn + 1, updated_at = clock_timestamp() where id in (
@@ -132,7 +134,7 @@ export async function takeTurnOfLost(db: Db, hostId: string): Promise<DesktopRow
   return rows
 }
 
-/** They left nothing of their own on the host: the next wake may choose another. */
+/** Unbinds desktops that left nothing of their own on the host: the next wake may choose another. */
 export async function unbindAll(db: Db, ids: string[]): Promise<void> {
   const { rowCount } = await db.query(
     `update desktops set state = 'created', host_id = null, made_from = null, updated_at = clock_timestamp()

@@ -4,11 +4,11 @@ import { type DesktopState, desktopStates, messageOf, type RefusalCode, type Req
 interface Transition {
   /** The states in which the request is legal. */
   from: readonly DesktopState[]
-  /** While the operation is in progress. */
+  /** The state while the operation is in progress. */
   via: DesktopState
-  /** After it has succeeded. */
+  /** The state after it has succeeded. */
   done: DesktopState
-  /** After it has failed: one of these, whichever is true by then. */
+  /** The states after it has failed: whichever is true by then. */
   undone: readonly DesktopState[]
 }
 
@@ -32,22 +32,25 @@ export const movable: readonly DesktopState[] = ['awake', 'hibernated', 'stopped
 
 type Changes = Readonly<Partial<Record<DesktopState, readonly DesktopState[]>>>
 
-/** What a host's report changes while no operation is in progress: each new state, and from which states it may follow. */
+/**
+ * The changes that a host's report makes while no operation is in progress: each new state, and the states from which it may
+ * follow.
+ */
 const corrections: Changes = {
   hibernated: ['created', 'awake', 'stopped'],
   stopped: ['created', 'awake', 'hibernated'],
 }
 
-/** What removing a host changes: `failed` has lost its only disk, `created` had none yet. */
+/** The changes that removing a host makes: a `failed` desktop has lost its only disk, a `created` one had none yet. */
 export const removalChanges = {
   failed: ['waking', 'awake', 'hibernating', 'hibernated', 'stopped'],
   created: ['created', 'waking'],
 } as const satisfies Changes
 
-/** What a lost host changes that is taken back: it still has the desktop, with its saved memory or without. */
+/** The changes that the return of a lost host makes: the host still has the desktop, with or without its saved memory. */
 const returns: Changes = { hibernated: ['failed'], stopped: ['failed'] }
 
-/** What brings a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
+/** What puts a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
 export type SettledBy = RequestKind | 'correction' | 'removal' | 'return'
 
 /** The states from which this cause may bring a desktop into state `to`; none if the tables do not allow it. */

@@ -1,4 +1,4 @@
-// The table of desktops: what is read of it, and what is written that changes no state (`state-changes.ts` does).
+// The table of desktops: all reads, and the writes that change no state (`state-changes.ts` has the others).
 import {
   type ActivityClass,
   type BillingMode,
@@ -30,7 +30,7 @@ export interface DesktopRow {
   hostId: string | null
   fingerprint: Buffer | null
   failureCode: RefusalCode | null
-  /** The registered image of its disk, as name@version; null before that is chosen, and if nobody has registered it. */
+  /** The registered image of its disk, as name@version; null until one is chosen, and if the image is not registered. */
   madeFrom: string | null
   createdAt: Date
   updatedAt: Date
@@ -126,7 +126,7 @@ export async function lockAny(db: Db, id: string): Promise<DesktopRow | undefine
 /** Ids end at random: a desktop's bucket is the last digit of its id. */
 const bucket = `right(id::text, 1)`
 
-/** What a host is expected to hold, of these buckets: every desktop bound to it that is not destroyed. */
+/** What a host should hold, for these buckets: every desktop bound to it that is not destroyed. */
 export async function believedOn(db: Db, hostId: string, buckets: readonly number[]): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${bucket} = any($2)`,
@@ -135,9 +135,9 @@ export async function believedOn(db: Db, hostId: string, buckets: readonly numbe
   return rows
 }
 
-/** The same rows in short. */
+/** The same rows as digests. */
 export interface Believed {
-  /** By bucket: changes with every change of the state or of the turn of one of its desktops. */
+  /** One digest per bucket. It changes whenever the state or the turn of one of its desktops changes. */
   digests: string[]
   count: number
   /** When this was read, by the database's clock, which also writes `updated_at`. */
@@ -160,7 +160,7 @@ export async function believedInShort(db: Db, hostId: string): Promise<Believed>
 
 const isThere = `state <> all('{destroyed,failed}')`
 
-/** What removing a host affects: every desktop bound to it that is neither destroyed nor failed. */
+/** The desktops that removing a host affects: every desktop bound to it that is neither destroyed nor failed. */
 export async function boundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${isThere} order by id`,
@@ -192,7 +192,7 @@ export async function placesOf(db: Db, ids: string[]): Promise<Map<string, strin
   return new Map(rows.map(({ id, hostId }) => [id, hostId]))
 }
 
-/** Which of these have an operation in progress. */
+/** The desktops among these that have an operation in progress. */
 export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>('select id from desktops where id = any($1) and state = any($2)', [
     ids,
@@ -206,7 +206,7 @@ export interface Binding {
   madeFrom: string | null
 }
 
-/** Binds the desktop to the host that will hold its disk, and to the image of that disk, before anything is made there. */
+/** Binds the desktop to the host that will hold its disk, and to the image of that disk, before anything is created there. */
 export async function bind(db: Db, id: string, { hostId, madeFrom }: Binding): Promise<void> {
   await db.query({
     name: 'desktops-bind',
@@ -215,7 +215,7 @@ export async function bind(db: Db, id: string, { hostId, madeFrom }: Binding): P
   })
 }
 
-/** It has nothing on any host: the next wake chooses again. */
+/** Unbinds a desktop that has nothing on any host: the next wake chooses again. */
 export async function unbind(db: Db, id: string): Promise<void> {
   await db.query('update desktops set host_id = null, made_from = null where id = $1', [id])
 }

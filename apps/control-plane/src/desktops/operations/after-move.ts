@@ -1,5 +1,5 @@
-// Sends a command to a host on which an earlier move of the desktop has not ended, because its last command is deferred: that one
-// is sent first. So a customer's request never waits for the next attempt.
+// Sends a command to a host on which an earlier move of the desktop has not ended, because the last command of that move is
+// deferred. The deferred command is sent first, so a customer's request never waits for its next attempt.
 import { isOvertaken, Refusal } from '@dormouse/contract'
 import type { Links } from '../../agents/links.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
@@ -12,7 +12,7 @@ interface AfterMoveContext {
   links: Links
 }
 
-/** Asks again once what the host still waits for is done: by this call, or meanwhile by the deferred commands' own attempt. */
+/** Sends the command. If the host refuses with `moving`, ends the earlier move and sends the command again. */
 export async function afterMove<T>(
   deps: AfterMoveContext,
   context: StepContext,
@@ -28,7 +28,7 @@ export async function afterMove<T>(
   }
 }
 
-/** Ends what an earlier move of the desktop has left on the host. */
+/** Ends an earlier move of the desktop on the host. */
 export async function endMove(deps: AfterMoveContext, context: StepContext, hostId: string): Promise<void> {
   const owed = await deps.leadership.transaction((tx) => ofMove(tx, context.operation.desktopId, hostId))
   for (const command of owed) await end(deps, context, command)
@@ -43,7 +43,7 @@ async function end(
   const { epoch, remainingMs } = context
   const fence = { desktopId, generation, turn, operationId, epoch, deadlineMs: Math.ceil(remainingMs) }
   await links.command(hostId, command, { fence, handoff: null }, commandOptions(context)).catch((error: unknown) => {
-    // It has been done meanwhile.
+    // The deferred commands' own attempt has done it meanwhile.
     if (!isOvertaken(error, 'request')) throw error
   })
   await leadership.transaction((tx) => done(tx, owed))

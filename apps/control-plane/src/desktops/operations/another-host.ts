@@ -1,5 +1,5 @@
-// A first wake that fails by the fault of its host goes on at another one: a disk that was never booted with success holds
-// nothing. The host that failed gets an order to remove what it has. And the count of the hosts whose wakes keep failing.
+// Moves a first wake to another host if its host is at fault: a disk that has never booted holds nothing. The failed host gets
+// a command to remove what it has. Also counts the failed wakes of each host.
 import { factsOf, imageFolderName, isOvertaken, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Db } from '../../db/pool.ts'
@@ -20,13 +20,13 @@ export interface AnotherHostContext {
 type Wake = StepContext<WakeInput, WakeFindings>
 
 const maxHosts = 3
-/** With less time left, another host could not boot it either. */
+/** With less time left, another host could not boot the desktop either. */
 const minLeftMs = 1_000
 
-/** Whether the wake has left a host that failed. */
+/** Whether an earlier host has failed this wake. */
 export const wasElsewhere = ({ findings }: Position<WakeInput, WakeFindings>): boolean => findings.tried !== undefined
 
-/** Does the work of a step at the desktop's host; of a first wake at another one, where the host is at fault. */
+/** Runs a step on the desktop's host. If the host is at fault in a first wake, runs it on another host. */
 export async function onSomeHost<T>(
   deps: AnotherHostContext,
   given: Wake,
@@ -58,7 +58,7 @@ async function isWorthLeaving({ hosts }: AnotherHostContext, { operation }: Wake
   if (input.from !== 'created' || input.hostId !== null || input.onHost || !hostId || tried.length + 1 >= maxHosts)
     return false
   if (factsOf(error.code).fault) return true
-  // A link that is lost for a moment comes back.
+  // A link that is lost for a moment comes back, so only a silent host counts.
   return error.code === 'host_unreachable' && (await hosts.isSilent(hostId))
 }
 
@@ -85,7 +85,7 @@ async function leave(deps: AnotherHostContext, context: Wake, because: Refusal):
     return true
   } catch (error) {
     if (error instanceof Refusal && !isOvertaken(error, 'leader')) return false
-    // It is not known whether that was committed: what is stored counts.
+    // Whether the transaction was committed is unknown; the stored findings decide.
     Object.assign(findings, await storedFindings(deps, context))
     if (findings.hostId === from) throw error
     return true
@@ -104,7 +104,7 @@ async function orderRemoval(
   await defer(tx, { desktopId, hostId, command, generation, turn, operationId })
 }
 
-/** The lock waits for the transaction whose outcome is unknown. */
+/** Locking the row waits for the transaction whose outcome is unknown. */
 const storedFindings = ({ leadership }: AnotherHostContext, { operation }: Wake) =>
   retryWhileUnavailable(() =>
     leadership.transaction(async (tx) => {

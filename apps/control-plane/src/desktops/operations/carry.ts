@@ -45,31 +45,31 @@ export type MoveRow = OperationRow<MoveInput, MoveFindings>
 /** How it moves, and what it holds on the new host. */
 export interface Manner {
   kind: MoveKind
-  /** It is awake, and is hibernated before its files are sent. */
+  /** The desktop is awake, and is hibernated before its files are sent. */
   hibernates: boolean
   vcpus: number
   memoryMiB: number
 }
 
-/** Whether a settled operation was a move for a wake, and has found no host: nothing was done, and nothing of it is kept. */
+/** Whether a settled operation was a move for a wake that found no host. It did nothing, so it is not kept. */
 export const wasFutile = ({ kind, input, findings }: OperationRow): boolean =>
   kind === 'move' && isFutile({ input: moveInput.parse(input), findings: moveFindings.parse(findings) })
 
 export const isFutile = ({ input, findings }: MovePosition): boolean =>
   input.forWake !== undefined && findings.to === undefined
 
-/** What the step behind `placeAway` finds. */
+/** The findings of `placeAway`, for the steps after it. */
 const placed = ({ operation }: Pick<Move, 'operation'>) => requireFound(operation, 'to', 'kind', 'imageDigest')
 
 const checkMs = 30_000
-/** What follows the decision gets at least so long, whatever is left of the deadline. */
+/** The steps after the decision get at least this long, whatever is left of the deadline. */
 const decidedMs = 30_000
-/** With less time left than this, what lets the desktop run is deferred. */
+/** With less time left than this, the command that resumes the desktop is deferred. */
 const lastTryMs = 10_000
-/** A copy that was cut goes on where it was. */
+/** A copy that was cut continues from where it stopped. */
 const copyTries = 3
 
-/** Chooses a host that can take the desktop, reserves what it needs there, and stores the next step. */
+/** Chooses a host that can take the desktop, reserves capacity there, and stores the next step. */
 export async function placeAway(deps: CarryContext, context: Move, manner: Manner): Promise<MoveFindings> {
   const { links, hosts, images } = deps
   const { desktopId, id: operationId, input } = context.operation
@@ -108,7 +108,10 @@ export async function placeAway(deps: CarryContext, context: Move, manner: Manne
   }
 }
 
-/** The hosts that still have something of the desktop, and would refuse it. What a host that may be chosen can end, it ends first. */
+/**
+ * The hosts that still have parts of the desktop and would therefore refuse it. First ends earlier moves on the hosts that may
+ * be chosen.
+ */
 async function stillOwing(deps: CarryContext, context: Move, to: string | null): Promise<string[]> {
   const { desktopId } = context.operation
   const read = () => deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
@@ -122,7 +125,7 @@ async function stillOwing(deps: CarryContext, context: Move, to: string | null):
   return able.length === 0 ? owing : read()
 }
 
-/** Why the host cannot take the desktop; null if it can. Then it has the image, fetched where it lacked it. */
+/** Why the host cannot take the desktop; null if it can. If it lacks the image, it fetches it first. */
 async function misfitOf(
   deps: CarryContext,
   context: Move,
@@ -160,20 +163,20 @@ function misfitFrom(error: unknown, codes: readonly string[]): CommandResult<'mo
   throw error
 }
 
-/** The old host holds the desktop for the move. Its guest notices nothing. */
+/** Tells the old host to hold the desktop for the move. The guest is not affected. */
 export async function begin(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { links } = deps
   const { kind } = placed(context)
   const from = context.operation.input.hostId
   const payload = { fence: fenceOf(context), kind }
-  // In this move's turn the host would no longer take the commands of an earlier one.
+  // Once this move has begun, the host would refuse the commands of an earlier one.
   await endMove(deps, context, from)
   return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).handoff }
 }
 
 /**
- * The new host listens, and the old one sends everything: through this replica if the hosts cannot reach each other. Each
- * attempt has a key of its own.
+ * Lets the new host listen and the old one send everything, through this replica if the hosts cannot reach each other. Each
+ * attempt has its own key.
  */
 export async function send(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { kind } = placed(context)
@@ -213,7 +216,7 @@ async function sendRelayed({ links, relays }: CarryContext, context: Move): Prom
     const { handoff } = await links.command(to, 'move.prepare', { ...preparation, relay: relay.expect(to) }, options)
     const sending = { fence, key, address: null, handoff, relay: relay.expect(from) }
     const { handoff: sent } = await links.command(from, 'move.send', sending, options)
-    // The last bytes may not have arrived: `arrive` closes it.
+    // Keep the relay open, because the last bytes may not have arrived. `arrive` closes it.
     return { sent }
   } catch (error) {
     relay.close()
@@ -230,7 +233,7 @@ function preparationOf(context: Move) {
   return { from, to, options, preparation: { fence, kind, spec, imageDigest, key, handoff: findings.begun ?? '' } }
 }
 
-/** Everything is whole on the new host, and nothing runs there. */
+/** Checks that everything is complete on the new host. Nothing runs there yet. */
 export async function arrive({ links, relays }: CarryContext, context: Move): Promise<MoveFindings> {
   const { to } = placed(context)
   const payload = { fence: fenceOf(context), handoff: context.operation.findings.sent ?? '' }
@@ -239,7 +242,7 @@ export async function arrive({ links, relays }: CarryContext, context: Move): Pr
   return { arrived }
 }
 
-/** The decision: from its commit on, the desktop belongs to the new host. A repeat of a decision changes nothing. */
+/** The decision: once it is committed, the desktop belongs to the new host. Repeating it changes nothing. */
 export async function decide({ leadership, hosts }: CarryContext, context: Move): Promise<MoveFindings> {
   const { operation, advance } = context
   const { desktopId, generationId, id, turn, input } = operation
@@ -262,12 +265,12 @@ export async function decide({ leadership, hosts }: CarryContext, context: Move)
   return {}
 }
 
-/** Whether the move was decided: behind the desktop's lock, so no decision is in flight. */
+/** Whether the move was decided. Reads under the desktop's lock, so no decision is in flight. */
 export async function isDecided(db: Db, { desktopId, findings }: MoveRow): Promise<boolean> {
   return findings.to !== undefined && (await lockAny(db, desktopId))?.hostId === findings.to
 }
 
-/** The new host lets the desktop run. If it cannot now, that is deferred: it never goes back. */
+/** Lets the desktop run on the new host. If that fails now, it is deferred; the move is never undone. */
 export async function settle({ links }: CarryContext, context: Move): Promise<MoveFindings> {
   const { to } = placed(context)
   const ask = (options: Options) => links.command(to, 'move.settle', { fence: decidedFence(context) }, options)
@@ -275,18 +278,18 @@ export async function settle({ links }: CarryContext, context: Move): Promise<Mo
   return 'why' in answer ? { settled: 'deferred', why: answer.why } : { settled: answer.state }
 }
 
-/** The old host removes everything, or does so as soon as it is back. */
+/** Removes everything from the old host, at once or when it is reachable again. */
 export async function release({ links }: CarryContext, context: Move): Promise<MoveFindings> {
   const { input, findings } = context.operation
   const handoff = findings.arrived || null
   const ask = (options: Options) =>
     links.command(input.hostId, 'move.release', { fence: decidedFence(context), handoff }, options)
-  // Nothing waits for it but the operation: an unreachable host gets it when it is back.
+  // Only the operation waits for this, so there is no retry: an unreachable host gets the command when it returns.
   const answer = await afterDecision(context, ask, Number.POSITIVE_INFINITY)
   return 'why' in answer ? { released: 'deferred', why: answer.why } : { released: 'done' }
 }
 
-/** Of what follows the decision. */
+/** The fence of the commands after the decision. */
 export const decidedFence = (context: Pick<StepContext, 'operation' | 'epoch' | 'remainingMs'>) => {
   const fence = fenceOf({ ...context, remainingMs: Math.max(context.remainingMs, decidedMs) })
   return { ...fence, turn: fence.turn + 1 }
@@ -311,7 +314,7 @@ async function afterDecision<T extends object>(
   }
 }
 
-/** What a host cannot do now is deferred, but not for one that was removed. */
+/** Defers a command that a host cannot execute now, unless the host was removed. */
 export async function later(
   { hosts }: Pick<CarryContext, 'hosts'>,
   tx: Db,
@@ -324,7 +327,7 @@ export async function later(
   await defer(tx, { desktopId, hostId, command, generation, turn, operationId })
 }
 
-/** An operation ends without its undos, perhaps in a move from this host that is not decided: defers the undos of that move. */
+/** Defers the undos of a move that another operation cuts off before the decision. */
 export async function takeBackLater(tx: Db, operation: OperationRow, from: string): Promise<void> {
   const to = operation.kind === 'move' ? moveFindings.parse(operation.findings).to : undefined
   if (to === undefined || to === from) return
@@ -333,7 +336,7 @@ export async function takeBackLater(tx: Db, operation: OperationRow, from: strin
   await defer(tx, { desktopId, hostId: from, command: 'move.keep', generation, turn, operationId })
 }
 
-/** Undo of `send`: the new host gives up what it has. */
+/** Undo of `send`: the new host drops what it has. */
 export async function abandon(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { to } = placed(context)
   const answer = await takeBack(deps, context, (payload, options) =>
@@ -342,7 +345,7 @@ export async function abandon(deps: CarryContext, context: Move): Promise<MoveFi
   return answer ? { abandoned: answer === 'deferred' ? 'deferred' : 'done' } : {}
 }
 
-/** Undo of `begin`: the desktop goes on where it was. */
+/** Undo of `begin`: the desktop stays on its host. */
 export async function keep(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const answer = await takeBack(deps, context, (payload, options) =>
     deps.links.command(context.operation.input.hostId, 'move.keep', payload, options),
@@ -350,7 +353,7 @@ export async function keep(deps: CarryContext, context: Move): Promise<MoveFindi
   return answer ? { kept: answer === 'deferred' ? 'deferred' : answer.state } : {}
 }
 
-/** Undefined if the move was decided after all: then nothing goes back. */
+/** Undefined if the move was decided after all: then nothing is undone. */
 async function takeBack<T>(
   { leadership, relays }: CarryContext,
   context: Move,

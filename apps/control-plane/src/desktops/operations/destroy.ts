@@ -1,4 +1,4 @@
-// Destroy: always converges. An unreachable host removes what is left as soon as it is back.
+// Destroy: always completes. An unreachable host removes its part when it is back.
 import { isOvertaken, refusalWithCause } from '@dormouse/contract'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
@@ -17,7 +17,7 @@ export interface DestroyContext {
   links: Links
   /** How long to wait for an unreachable host. */
   graceMs: number
-  /** Learns that the organisation has one desktop less. */
+  /** Is told that the organisation has one desktop less. */
   quota: Pick<Quota, 'freed'>
 }
 

@@ -1,18 +1,18 @@
-// What is true after a wake that failed, from what its undo found. Pure.
+// The outcome of a failed wake, derived from what its undo found. Pure.
 import type { DesktopState } from '@dormouse/contract'
 import type { Failure } from '../../operations/failures.ts'
 import type { Asleep, WakeInput } from './stored.ts'
 
 /**
- * The state after the failure. A saved memory that was kept stays in the state: nothing is downgraded in silence. One that
- * the host no longer has counts as lost where the caller gave it up; otherwise an operator may put it back.
+ * The state after the failure. If the saved memory was kept, the state says so. If the host no longer has the memory, it counts
+ * as lost only if the caller gave it up; otherwise an operator may restore it.
  */
 export function stateAfterFailure(
   { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
   asleep: Asleep | undefined,
 ): DesktopState {
   if (asleep === undefined || asleep === 'deferred') return from
-  // It failed with its host, which was lost and is back.
+  // It had failed because its host was lost; that host is back.
   if (from === 'failed') return asleep.state === 'absent' ? 'failed' : asleep.state
   if (asleep.memoryLost) return 'stopped'
   if (asleep.state === 'hibernated') return 'hibernated'
@@ -24,7 +24,7 @@ export function stateAfterFailure(
 export const leftNothing = ({ hostId }: Pick<WakeInput, 'hostId'>, asleep: Asleep | undefined): boolean =>
   hostId === null && (asleep === undefined || (asleep !== 'deferred' && asleep.state === 'absent'))
 
-/** What the failed wake has cost, in half a sentence; undefined if the failure itself says it. */
+/** What the failed wake has cost, as half a sentence; undefined if the failure's own text says it. */
 export function lossOf(
   { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
   asleep: Asleep | undefined,

@@ -1,4 +1,4 @@
-// What the commands of an operation carry: the fence, and how long the host's answer may take.
+// What the commands of an operation contain: the fence, and how long the host's answer may take.
 import { type Fence, isOvertaken, Refusal } from '@dormouse/contract'
 import type { StepContext } from '../../operations/definition.ts'
 
@@ -12,10 +12,10 @@ export function fenceOf({
   return { desktopId, epoch, generation, turn, operationId, deadlineMs: Math.ceil(remainingMs) }
 }
 
-/** The host keeps the deadline itself and knows the cause better, so it gets the time to report it. */
+/** The host enforces the deadline too and knows the cause better, so it gets time to report it. */
 const answerMarginMs = 2_000
 
-/** The options of a step's command: it lasts as long as the operation may take, and no longer than the operation is ours. */
+/** The options of a step's command: it may last as long as the operation, and aborts if the operation is no longer ours. */
 export const commandOptions = ({ operation, signal, remainingMs }: StepContext) => ({
   signal,
   timeoutMs: Math.ceil(remainingMs) + answerMarginMs,

@@ -1,4 +1,4 @@
-// Hibernate: save. If it fails, the host is asked for the actual state, and that becomes the desktop's.
+// Hibernate: save. If that fails, the host is asked for the actual state, which becomes the desktop's state.
 
 import { type DesktopState, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'
@@ -43,7 +43,7 @@ export const hibernate = ({
         const { memoryBytes } = await afterMove({ leadership, links }, context, hostId, ask)
         return { memoryBytes }
       },
-      /** A save cannot be undone; the host reports what came of it. */
+      /** A save cannot be undone; the host reports its outcome. */
       undo: async (context) => {
         const { desktopId, input } = context.operation
         const seen = await links

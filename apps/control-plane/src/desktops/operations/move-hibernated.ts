@@ -1,5 +1,5 @@
 // A move of an awake desktop as files: it is hibernated on its old host and woken on the new one. A live move that does not
-// converge goes on like this. The desktop counts as awake all the while; the ledger knows when it was hibernated.
+// converge continues like this. The desktop counts as awake meanwhile; the ledger records when it was hibernated.
 import { type Fence, isOvertaken, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { UsageKind } from '../../ledger/store.ts'
@@ -16,18 +16,18 @@ import type { Asleep, MoveFindings } from './stored.ts'
 
 type Deps = carry.CarryContext
 
-/** A wake has so long at least, whatever is left of the move's deadline. A host that dies is noticed before. */
+/** The wake gets at least this long, whatever is left of the move's deadline. A dead host is noticed sooner. */
 const wakeMs = 180_000
 const tidyMs = 30_000
 
-/** Whether the desktop is awake and is hibernated for the move. */
+/** Whether this move hibernates an awake desktop. */
 export const hibernates = ({ input, findings }: MovePosition): boolean =>
   input.from === 'awake' && (input.mode === 'hibernate' || findings.gaveUpLive !== undefined)
 
 /** Whether its memory is still to be saved. */
 export const isToBeSaved = (operation: MovePosition): boolean => hibernates(operation) && !operation.findings.saved
 
-/** The old host holds the desktop for the move; hibernated before where that is how it moves. */
+/** Tells the old host to hold the desktop for the move; hibernates it first if it moves that way. */
 export async function begin(deps: Deps, context: Move): Promise<MoveFindings> {
   if (isToBeSaved(context.operation)) await save(deps, context)
   return carry.begin(deps, context)
@@ -41,7 +41,7 @@ async function save(deps: Deps, context: Move): Promise<void> {
   await bill(deps, context, 'hibernated', { saved: true })
 }
 
-/** Stores together what the desktop is from now on in the ledger, and what the step has found. */
+/** Writes the ledger's new state and the step's findings in one transaction. */
 async function bill(deps: Deps, context: Move, kind: UsageKind, found: MoveFindings, wokenOn?: string) {
   const { desktopId, generationId, id, findings } = context.operation
   await deps.leadership.transaction(async (tx) => {
@@ -52,7 +52,7 @@ async function bill(deps: Deps, context: Move, kind: UsageKind, found: MoveFindi
   Object.assign(findings, found)
 }
 
-/** Sends everything. A guest that changes faster than it can be sent is hibernated, and sent as files. */
+/** Sends everything. If the guest changes faster than it can be sent, hibernates it and sends it as files. */
 export async function send(deps: Deps, context: Move): Promise<MoveFindings> {
   const { findings } = context.operation
   if (findings.kind === 'live' && !findings.gaveUpLive) {
@@ -64,7 +64,7 @@ export async function send(deps: Deps, context: Move): Promise<MoveFindings> {
     }
   }
   if (findings.kind === 'live') await takeLiveBack(deps, context)
-  // The handoff of a live move is none of these files.
+  // The files have a handoff of their own; that of the live move does not describe them.
   if (findings.gaveUpLive !== undefined) Object.assign(findings, await begin(deps, context))
   return carry.send(deps, context)
 }
@@ -78,7 +78,7 @@ async function note(deps: Deps, context: Move, found: MoveFindings): Promise<voi
   Object.assign(findings, found)
 }
 
-/** Both hosts go back to where they were before. What follows takes the next turn: in this one they would refuse it. */
+/** Undoes the live move on both hosts. What follows takes the next turn, because the hosts would refuse this one. */
 async function takeLiveBack(deps: Deps, context: Move): Promise<void> {
   const { abandoned } = await carry.abandon(deps, context)
   const { kept } = await carry.keep(deps, context)
@@ -88,7 +88,7 @@ async function takeLiveBack(deps: Deps, context: Move): Promise<void> {
   await nextTurn(deps, context, { kind: 'cold' })
 }
 
-/** What was undone in a turn is refused in it by its host. */
+/** Takes the next turn: a host refuses a turn in which something was undone. */
 async function nextTurn(deps: Deps, context: Move, found: MoveFindings): Promise<void> {
   const { operation } = context
   const turn = operation.turn + 1
@@ -96,7 +96,7 @@ async function nextTurn(deps: Deps, context: Move, found: MoveFindings): Promise
   await deps.leadership.transaction(async (tx) => {
     const row = await lockAny(tx, operation.desktopId)
     await retake(tx, { id: operation.id, turn, findings })
-    // The same where the answer to an earlier commit of this was lost.
+    // If the answer to an earlier commit of this was lost, the turn may have risen already.
     if (row?.turn === operation.turn) await takeTurn(tx, operation.desktopId)
     else if (row?.turn !== turn) refuse('superseded', 'a later request came before the move was decided')
   })
@@ -104,7 +104,7 @@ async function nextTurn(deps: Deps, context: Move, found: MoveFindings): Promise
   operation.turn = turn
 }
 
-/** The new host takes the desktop as its own, and wakes it where it was hibernated for the move. */
+/** The new host adopts the desktop, and wakes it if it was hibernated for the move. */
 export async function settle(deps: Deps, context: Move): Promise<MoveFindings> {
   const found = await carry.settle(deps, context)
   if (!hibernates(context.operation) || found.settled === 'stopped') return found
@@ -117,7 +117,7 @@ export async function settle(deps: Deps, context: Move): Promise<MoveFindings> {
   return {}
 }
 
-/** Whether it was hibernated for the move, and does not run on the new host. */
+/** Whether the desktop was hibernated for the move and does not run on the new host. */
 export function isAsleepThere(operation: MovePosition): boolean {
   const { settled } = operation.findings
   return hibernates(operation) && settled !== 'awake' && settled !== 'stopped'
@@ -128,7 +128,7 @@ const wakeTime = (context: Move): Move => ({
   remainingMs: Math.max(context.remainingMs, wakeMs),
 })
 
-/** From the memory that was saved for the move. */
+/** Wakes the desktop from the memory that was saved for the move. */
 async function wake({ links }: Deps, context: Move, hostId: string, fence: Fence): Promise<void> {
   const { spec } = context.operation.input
   const payload = { fence, spec, source: { memory: 'require', disk: 'require' } } as const
@@ -143,7 +143,7 @@ export async function tidy({ links }: Deps, context: Pick<Move, 'operation' | 'e
   await links.command(requireFound(operation, 'to').to, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
 }
 
-/** Undo of `begin`: the desktop goes on where it was, and what was hibernated for the move is woken there. */
+/** Undo of `begin`: the desktop stays on its host, and is woken there if it was hibernated for the move. */
 export async function keep(deps: Deps, context: Move): Promise<MoveFindings> {
   const { kept } = await carry.keep(deps, context)
   const { findings, input } = context.operation
@@ -162,11 +162,11 @@ export async function keep(deps: Deps, context: Move): Promise<MoveFindings> {
   return {}
 }
 
-/** Undo of `settle`: what could not be woken on the new host sleeps there. */
+/** Undo of `settle`: a desktop that could not be woken on the new host sleeps there. */
 export async function sleepThere(deps: Deps, context: Move): Promise<MoveFindings> {
   const { operation } = context
   if (!isAsleepThere(operation)) return {}
-  // It was perhaps never taken as its own there, and must be first.
+  // The new host may not have adopted it yet, and must do that first.
   if (operation.findings.settled === undefined) return { asleep: 'deferred' }
   return { asleep: await sleepOn(deps, context, requireFound(operation, 'to').to, carry.decidedFence(context)) }
 }
@@ -180,5 +180,5 @@ async function sleepOn({ links }: Deps, context: Move, hostId: string, fence: Fe
   }
 }
 
-/** What was awake has a disk. */
+/** A desktop that was awake has a disk, so it is stopped at least. */
 export const stateOf = ({ state }: Exclude<Asleep, 'deferred'>) => (state === 'hibernated' ? state : 'stopped')

@@ -132,7 +132,7 @@ const howOf = (operation: MovePosition): OperationResult['moved'] => {
   return saved.hibernates(operation) ? 'hibernated' : 'live'
 }
 
-/** What could not follow the decision yet is deferred. A guest that ended on the way is stopped. */
+/** Steps after the decision that could not be done yet are deferred. A guest that ended meanwhile is stopped. */
 async function settleMoved(deps: CarryContext, tx: Db, operation: MoveRow): Promise<void> {
   const { settled, released, asleep } = operation.findings
   const { to } = requireFound(operation, 'to')
@@ -148,7 +148,7 @@ async function settleMoved(deps: CarryContext, tx: Db, operation: MoveRow): Prom
   if (released !== 'done') await later(operation.input.hostId, 'move.release')
 }
 
-/** The host answers another state than the one that the desktop had: its guest has ended. */
+/** The host reports another state than the desktop had: its guest has ended. */
 async function correct(
   { hosts }: CarryContext,
   tx: Db,

@@ -1,4 +1,4 @@
-// What operations on desktops keep in the database: the desktop as it was when each was accepted, and what its steps have found.
+// What operations on desktops store: the desktop as it was when the operation was accepted, and what its steps have found.
 import {
   commands,
   type DesktopState,
@@ -20,17 +20,17 @@ const accepted = z.object({ from: desktopState, hostId: id.nullable(), spec: des
 const onItsHost = accepted.extend({ hostId: id })
 
 export const wakeInput = accepted.extend({
-  /** The caller gives up the saved memory. */
+  /** Whether the caller gives up the saved memory. */
   discardMemory: z.boolean(),
-  /** The host that an operator has named for the first wake. */
+  /** The host that an operator chose for the first wake. */
   onHost: id.optional(),
-  /** A wake behind a move that it has begun: it wakes on the host that the desktop then has. */
+  /** Set if a move went first for this wake: it then wakes on the host that the desktop has. */
   staysThere: z.boolean().optional(),
 })
 export type WakeInput = z.infer<typeof wakeInput>
 
 export const hibernateInput = onItsHost.extend({
-  /** Of a hibernation by idle: its host checks this once more. */
+  /** The condition of a hibernation by idle. The host checks it once more. */
   ifIdle: idleCondition.optional(),
 })
 export type HibernateInput = z.infer<typeof hibernateInput>
@@ -39,7 +39,7 @@ export const moveInput = onItsHost.extend({
   /** Null for the best host. */
   to: id.nullable(),
   mode: moveMode,
-  /** Whether it may go to a host that only a relay reaches, which takes longer. */
+  /** Whether it may use a host that is reachable only through a relay, which takes longer. */
   mayRelay: z.boolean(),
   /** The wake that waits behind the move because the desktop's host cannot take it. */
   forWake: id.optional(),
@@ -49,7 +49,7 @@ export type MoveInput = z.infer<typeof moveInput>
 export const destroyInput = accepted
 export type DestroyInput = z.infer<typeof destroyInput>
 
-/** The host's answer to an undo, or that the undo is still to come. */
+/** The host's answer to an undo, or `deferred`. */
 const asleep = z.union([commands['desktop.ensureAsleep'].result, z.literal('deferred')])
 export type Asleep = z.infer<typeof asleep>
 
@@ -69,7 +69,7 @@ export type WakeFindings = z.infer<typeof wakeFindings>
 
 export const hibernateFindings = findings.extend({
   memoryBytes: z.int().optional(),
-  /** What the host has of it after a save that failed. */
+  /** What the host has of the desktop after a failed save. */
   seen: z.union([observation.pick({ domain: true, memory: true }), z.enum(['out of reach', 'nothing'])]).optional(),
 })
 export type HibernateFindings = z.infer<typeof hibernateFindings>
@@ -77,27 +77,27 @@ export type HibernateFindings = z.infer<typeof hibernateFindings>
 const state = z.enum(['awake', 'hibernated', 'stopped'])
 const whetherDone = z.enum(['done', 'deferred'])
 
-/** The hosts' handoffs to each other are kept, so that a new leader goes on where the last one was; the move's key never is. */
+/** The hosts' handoffs are stored, so that a new leader can continue; the move's key never is. */
 export const moveFindings = findings.extend({
   to: z.string().optional(),
   kind: z.enum(['live', 'cold']).optional(),
   imageDigest: z.string().optional(),
-  /** A host that fetches the image, to take the desktop then. */
+  /** The host that fetches the image in order to take the desktop. */
   fetchesOn: z.string().optional(),
   begun: z.string().optional(),
   sent: z.string().optional(),
   arrived: z.string().optional(),
-  /** The state that the new host answers. */
+  /** The state that the new host reports. */
   settled: state.or(z.literal('deferred')).optional(),
   released: whetherDone.optional(),
   abandoned: whetherDone.optional(),
-  /** The state that the old host answers after an undo. */
+  /** The state that the old host reports after an undo. */
   kept: state.or(z.literal('deferred')).optional(),
   /** Why the live move was given up. */
   gaveUpLive: z.string().optional(),
-  /** The old host has saved its memory for this move. */
+  /** The old host has saved the desktop's memory for this move. */
   saved: z.boolean().optional(),
-  /** What the new host has of it after a wake that failed. */
+  /** What the new host has of the desktop after a failed wake. */
   asleep: asleep.optional(),
 })
 export type MoveFindings = z.infer<typeof moveFindings>

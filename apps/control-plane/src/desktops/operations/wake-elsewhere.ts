@@ -1,5 +1,5 @@
-// A wake whose desktop sleeps on a host that is cordoned or full: a move to another host goes first, and the wake waits behind
-// it. Then it wakes where the desktop is, whether or not the move has succeeded.
+// A wake of a desktop whose host is cordoned or full. A move to another host goes first, and the wake waits behind it. Then the
+// desktop wakes on its present host, whether or not the move has succeeded.
 import { newId } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Leadership } from '../../leadership/leadership.ts'
@@ -10,13 +10,13 @@ import { takeTurn } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import type { MoveInput, WakeFindings, WakeInput } from './stored.ts'
 
-/** The host on which it sleeps, and whether a host that only a relay reaches will do, which takes longer. */
+/** The desktop's host, and whether a host that is reachable only through a relay will do, which takes longer. */
 interface Leaving {
   from: string
   mayRelay: boolean
 }
 
-/** Begins the move, and throws `WaitsBehind`. The desktop counts as waking all the while. */
+/** Begins the move, and throws `WaitsBehind`. The desktop counts as waking meanwhile. */
 export async function moveFirst(
   { leadership }: { leadership: Leadership },
   { operation, remainingMs }: StepContext<WakeInput, WakeFindings>,

@@ -1,5 +1,5 @@
-// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. If the desktop's host is
-// cordoned or full, a move to another one goes first.
+// Wake: place, disk, run. If it fails at any step, it holds no memory on a host, and the saved work is kept. If the desktop's
+// host is cordoned or full, a move to another one goes first.
 
 import { imageFolderName, type OperationPhase, Refusal, refuse, type WakeSource } from '@dormouse/contract'
 import { together } from '@dormouse/process'
@@ -45,7 +45,7 @@ type WakeSettlement = SettleContext<WakeInput, WakeFindings>
 
 const deferred: WakeFindings = { asleep: 'deferred' }
 
-/** What the wake may start from, by the desktop's state. Saved memory is discarded only if the caller says so. */
+/** What the wake starts from, by the desktop's state. Saved memory is discarded only if the caller asks for that. */
 function sourceOf({ from, discardMemory }: WakeInput): WakeSource {
   const disk = from === 'created' ? 'make' : 'require'
   if (discardMemory) return { memory: 'discard', disk }
@@ -56,7 +56,7 @@ const hostOf = ({ operation }: Wake): string =>
   operation.findings.hostId ?? refuse('no_host', 'the desktop has no host')
 
 /**
- * What sleeps on a cordoned host wakes elsewhere if it can do so soon, otherwise in place. What sleeps on a full one can only
+ * A desktop on a cordoned host wakes on another one if that is possible soon, otherwise in place. On a full host it can only
  * move, perhaps through a relay.
  */
 function placing(deps: WakeContext) {
@@ -72,7 +72,7 @@ function placing(deps: WakeContext) {
         await together([lockAny(tx, desktopId), host.confirm(tx)])
         const madeFrom = image ? imageFolderName(image) : null
         const bound = boundTo === null ? bind(tx, desktopId, { hostId: host.id, madeFrom }) : Promise.resolve()
-        // A destroy may have settled this operation while it waited for the lock. It then must reserve nothing.
+        // A destroy may have settled this operation while it waited for the lock. It must reserve nothing then.
         await together([host.reserve(tx), bound, advance(tx, found)])
         return found
       }),
@@ -92,7 +92,7 @@ function placing(deps: WakeContext) {
   }
 }
 
-/** Unspent memory is kept; a guest that has run is saved again. On an unreachable host the undo is deferred. */
+/** Keeps unspent memory; saves a guest that has run again. On an unreachable host the undo is deferred. */
 function sleepingAgain(deps: WakeContext) {
   return async (context: Wake) => {
     if (context.operation.findings.asleep) return {}
@@ -150,7 +150,7 @@ export function wake(deps: WakeContext): OperationDefinition<WakeInput, WakeFind
         run: place,
         noUndo: 'the reservation is written together with the state when the operation settles',
       },
-      // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
+      // The undo never removes the disk, which may hold its owner’s work. It only finds out what exists.
       {
         name: 'disk',
         phase: (operation) => elsewhereOr(operation, 'making_disk'),
@@ -177,7 +177,7 @@ const elsewhereOr = (operation: WakePosition, phase: OperationPhase): OperationP
 
 const hasDisk = ({ input }: Pick<WakePosition, 'input'>) => input.from !== 'created'
 
-/** Where the disk is, a wake needs no choice of host. */
+/** If the desktop has a disk, its host is known and no host has to be chosen. */
 function placeBound(hosts: Hosts, operation: NewOperation<WakeInput>): Opening<WakeFindings> | undefined {
   const { hostId, from } = operation.input
   if (hostId === null || from === 'created' || !hosts.takesCommands(hostId)) return undefined
