@@ -301,17 +301,6 @@ test('a hibernation stops a batch, and nothing is pressed in what it saves', asy
   expect(heard().at(-1)).toEqual({ key: 0x1d, down: false })
 })
 
-test('a host whose agent is of the release before is refused clearly', async () => {
-  const refused = await waitFor('the host to be believed older', async () => {
-    // Its next heartbeat says what it can do.
-    await stack.database.rows(`update hosts set facts = facts - 'input'`)
-    const { status, json } = await input([{ type: 'click' }])
-    return status === 501 && json
-  })
-  expect(refused).toMatchObject({ code: 'not_implemented', detail: expect.stringContaining('agent is upgraded') })
-  await waitFor('its next heartbeat', async () => (await input([{ type: 'click' }])).status === 200)
-})
-
 test('the clipboard is read and written, under the claim of the screen; its text is nowhere', async () => {
   const clipboard = (method: 'GET' | 'PUT', body?: object, key = stack.org.key) =>
     stack.api(method, `/v1/desktops/${id}/clipboard`, { ...(body && { body }), key })

@@ -319,25 +319,6 @@ test('without relays nothing moves to a host without an address', async () => {
   await expectWholeOn(stack, from, id, 'hibernated')
 })
 
-test('a desktop that began by mapping a template’s memory moves only to agents that know such a desktop', async () => {
-  await using stack = await Stack.start({ hosts: 2, agent: movingAgent })
-  const id = await desktopIn(stack, 'awake')
-  const from = await stack.hostOf(id)
-  from.driver.faults.namedMemory = true
-  const { links } = stack.replica.parts
-  const command = links.command.bind(links)
-  // As an agent of the release before answers.
-  links.command = async (host, name, payload, options) => {
-    const result = await command(host, name, payload, options)
-    return name === 'move.check' ? { ...result, takesNamedMemory: undefined } : result
-  }
-  expect(await moved(stack, id)).toMatchObject({ state: 'failed', error_code: 'no_host' })
-  expect((await stack.causes(id))[0]).toContain('upgrade the agent')
-  links.command = command
-  expect(await moved(stack, id)).toMatchObject({ state: 'succeeded' })
-  await expectWholeOn(stack, other(stack, from), id, 'awake')
-})
-
 test('what an old host has until it can remove it raises no alarm', async () => {
   await using stack = await Stack.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(stack, 'awake')

@@ -14,7 +14,7 @@ const sizes = { ssh: 8 * mib, qga: mib }
 
 let instance: Instance
 beforeAll(async () => {
-  instance = await GuestStage.instance({ DORMOUSE_AGENT_VCPUS: '64' })
+  instance = await GuestStage.instance({ DORMOUSE_AGENT_PROCESSORS: '16' })
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()

@@ -23,7 +23,7 @@ let viewers: RfbClient[]
 beforeAll(async () => {
   instance = await Instance.start({
     DORMOUSE_TIER_SMALL: '1,128,1',
-    DORMOUSE_AGENT_VCPUS: String(many),
+    DORMOUSE_AGENT_PROCESSORS: String(many / 4),
     DORMOUSE_AGENT_MEMORY_MIB: String(many * 128),
   })
   desktops = await Promise.all(Array.from({ length: many }, () => instance.create()))

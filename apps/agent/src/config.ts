@@ -148,7 +148,6 @@ export const configSchema = z.object({
     'number of processors to offer; by default all of the host’s; the control plane’s DORMOUSE_VCPUS_PER_PROCESSOR sets how many vCPUs share one',
     z.coerce.number().positive().optional(),
   ),
-  vcpus: limit('DORMOUSE_AGENT_VCPUS', 'deprecated; use DORMOUSE_AGENT_PROCESSORS; 4 here equals 1 there'),
   memoryMiB: limit('DORMOUSE_AGENT_MEMORY_MIB', 'MiB of memory to offer; by default 80 % of the host’s'),
   diskGiB: limit('DORMOUSE_AGENT_DISK_GIB', 'GiB of disk to offer; by default four times the size of the file system'),
   workAtOnce: limit(

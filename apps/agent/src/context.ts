@@ -169,8 +169,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     () => parts.space.problem,
     {
       workAtOnce: workAtOnceOf(config),
-      input: true,
-      moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
+      moveAddress: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null,
     },
     async () => ({
       ...(await imageFacts.current()),
@@ -184,7 +183,6 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
-    welcomed: ({ warmCopies = false }) => parts.warm.welcomed(warmCopies),
     heard: (answer) => parts.withoutLeader.heard(answer),
     heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
     log: log.child({ module: 'control' }),

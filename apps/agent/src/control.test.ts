@@ -28,7 +28,6 @@ async function stage(take: (channel: Channel) => void, admit: () => Promise<void
     },
     hello: () => Promise.reject(new Error('nobody asks')),
     heartbeat: () => Promise.reject(new Error('nobody asks')),
-    welcomed: () => undefined,
     heard: () => undefined,
     log: createLog({ name: 'control', level: 'silent' }),
   })

@@ -35,8 +35,6 @@ export interface ControlOptions {
   hello: () => Promise<Hello>
   /** The next heartbeat of this link. */
   heartbeat: (link: object) => Promise<Heartbeat>
-  /** A replica has welcomed this host. */
-  welcomed: (welcome: Welcome) => void
   /** A replica's answer to a heartbeat. */
   heard: (answer: HeartbeatAnswer) => void
   log: Log
@@ -148,7 +146,6 @@ export class Control {
       const answer = await peer.call('host.hello', await this.#options.hello(), { timeoutMs: callTimeoutMs })
       const welcome = agentCalls['host.hello'].result.parse(answer)
       link.replicaId = welcome.replicaId
-      this.#options.welcomed(welcome)
       log.info({ url, replicaId: welcome.replicaId, epoch: welcome.epoch }, 'linked')
       this.#learn(welcome.replicas)
       this.#leaveDoubles(url, welcome)

@@ -1,5 +1,5 @@
 // What this host reports about itself. A hypervisor that hangs never delays a heartbeat: the last known facts are used.
-import { type HostFacts, oldVcpusPerProcessor } from '@dormouse/contract'
+import type { HostFacts } from '@dormouse/contract'
 import packageJson from '../package.json' with { type: 'json' }
 import type { Driver } from './driver/driver.ts'
 
@@ -25,8 +25,8 @@ export class Facts {
   constructor(
     driver: Driver,
     problem: () => string | null,
-    given: Pick<HostFacts, 'workAtOnce' | 'moves' | 'input'> = {},
-    own: () => Promise<OwnFacts> = async () => ({}),
+    given: Pick<HostFacts, 'workAtOnce' | 'moveAddress'>,
+    own: () => Promise<OwnFacts>,
   ) {
     this.#driver = driver
     this.#problem = problem
@@ -37,10 +37,13 @@ export class Facts {
       kvm: false,
       versions: {},
       processors: 0,
-      capacity: { vcpus: 0, memoryMiB: 0, diskGiB: 0 },
+      capacity: { memoryMiB: 0, diskGiB: 0 },
       ...given,
       freeDiskGiB: 0,
       images: [],
+      imageDigests: [],
+      fetches: [],
+      warm: { copies: 0, memoryMiB: 0, maxMiB: 0 },
       ailment: 'the hypervisor has not answered yet',
     }
   }
@@ -59,9 +62,7 @@ export class Facts {
 
   async #ask(): Promise<HostFacts> {
     try {
-      const facts = { ...(await this.#driver.facts()), ...(await this.#own()) }
-      const vcpus = Math.floor(facts.processors * oldVcpusPerProcessor)
-      this.#known = { ...this.#known, ...facts, capacity: { ...facts.capacity, vcpus } }
+      this.#known = { ...this.#known, ...(await this.#driver.facts()), ...(await this.#own()) }
       return this.#known
     } catch (error) {
       return {

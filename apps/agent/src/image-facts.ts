@@ -5,7 +5,7 @@ import type { ImageFetcher } from './images/fetcher.ts'
 import type { ImageStore } from './images/store.ts'
 import { before } from './mechanics/deadlines.ts'
 
-type Digests = NonNullable<HostFacts['imageDigests']>
+type Digests = HostFacts['imageDigests']
 
 const waitMs = 300
 

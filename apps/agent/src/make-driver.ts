@@ -1,6 +1,5 @@
 // Chooses the hypervisor from the configuration, and how its guests are reached.
 import { join } from 'node:path'
-import { oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { LibvirtDriver } from './driver/libvirt/libvirt.ts'
@@ -46,7 +45,7 @@ function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | 
       disksDir: folders.disks,
       consolesDir: folders.consoles,
       imagesDir: folders.images,
-      capacity: { processors: processorsOf(config), memoryMiB, diskGiB },
+      capacity: { processors: config.processors, memoryMiB, diskGiB },
       shareTemplates,
       observeCall,
     },
@@ -56,8 +55,7 @@ function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | 
 
 /** The simulated driver as the configuration describes it. */
 export function simulatedFrom(config: AgentConfig): SimulatedDriver {
-  const { memoryMiB, diskGiB } = config
-  const processors = processorsOf(config)
+  const { processors, memoryMiB, diskGiB } = config
   const capacity = { memoryMiB: memoryMiB ?? 1_048_576, diskGiB: diskGiB ?? 16_384 }
   return new SimulatedDriver({
     folder: join(foldersOf(config).state, 'simulated'),
@@ -73,10 +71,6 @@ export function simulatedFrom(config: AgentConfig): SimulatedDriver {
     },
   })
 }
-
-/** The configured number of processors, by either of the two settings; undefined if neither is set. */
-const processorsOf = ({ processors, vcpus }: AgentConfig): number | undefined =>
-  processors ?? (vcpus === undefined ? undefined : vcpus / oldVcpusPerProcessor)
 
 function latencies(texts: string[]): FaultSettings['latencyMs'] {
   return Object.fromEntries(texts.map((text) => text.split('=')).map(([name, ms]) => [name, Number(ms)]))

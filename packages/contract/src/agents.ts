@@ -49,13 +49,6 @@ export const linkAccepted = z.object({ accepted: z.literal(true) })
 export const linkProofText = (installationId: string, hostId: string, nonce: string): string =>
   `dormouse: host opens a link\ninstallation ${installationId}\nhost ${hostId}\nnonce ${nonce}\n`
 
-/** An agent of the release before reports `capacity.vcpus` alone, with this many per processor. Dropped with the next release. */
-export const oldVcpusPerProcessor = 4
-
-/** A host's total capacity. The control plane alone derives virtual processors, from `processors`. */
-export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
-export type Capacity = z.infer<typeof capacity>
-
 const imageFetch = z.object({
   image: said(128),
   digest: said(64),
@@ -73,33 +66,28 @@ export const hostFacts = z.object({
   /** Whether guests run with KVM; otherwise they are emulated. */
   kvm: z.boolean(),
   versions: recordOf(said(200), 50),
-  capacity,
-  /** Physical processors, or as many of them as it offers. */
-  processors: z.number().min(0).optional(),
-  /** How many boots, restores and saves it does at once. Agents before this field do not report it. */
-  workAtOnce: z.int().min(1).max(10_000).optional(),
+  capacity: z.object({ memoryMiB: z.int().min(0), diskGiB: z.int().min(0) }),
+  /** Physical processors, or as many of them as it offers. The control plane alone derives virtual ones. */
+  processors: z.number().min(0),
+  /** How many boots, restores and saves it does at once. */
+  workAtOnce: z.int().min(1).max(10_000),
   freeDiskGiB: z.int().min(0),
   images: listOf(said(128), mostImages),
-  /** SHA-256 of the manifests of its images. Agents before this field do not report them. */
-  imageDigests: listOf(z.object({ image: said(128), digest: said(64) }), mostImages).optional(),
-  /** Images that it fetches, or could not fetch. Agents before this field cannot fetch any. */
-  fetches: listOf(imageFetch, mostFetches).optional(),
+  /** SHA-256 of the manifests of its images. */
+  imageDigests: listOf(z.object({ image: said(128), digest: said(64) }), mostImages),
+  /** Images that it fetches, or could not fetch. */
+  fetches: listOf(imageFetch, mostFetches),
   /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
-  /**
-   * It knows the commands of moves. `address` is where it lets moves in, null if it lets none in. Agents before this
-   * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
-   */
-  moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
-  /** Saved boots of images, with which new desktops begin. Absent if the host makes none, and from agents before this field. */
+  /** Where it lets moves in; null if it lets none in. */
+  moveAddress: said(300).nullable(),
+  /** Saved boots of images, with which new desktops begin. Absent if the host makes none. */
   templates: z
     .array(z.object({ image: z.string(), memoryMiB: z.int().min(0), vcpus: z.int().min(0), mib: z.int().min(0) }))
     .max(1_000)
     .optional(),
-  /** The warm copies of sleeping desktops. Agents before this field keep none. */
-  warm: z.object({ copies: z.int().min(0), memoryMiB: z.int().min(0), maxMiB: z.int().min(0) }).optional(),
-  /** It knows the commands of input and of looking at screens. Agents before this field do not. */
-  input: z.boolean().optional(),
+  /** The warm copies of sleeping desktops. */
+  warm: z.object({ copies: z.int().min(0), memoryMiB: z.int().min(0), maxMiB: z.int().min(0) }),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 
@@ -118,12 +106,11 @@ export const observation = z.object({
   reason: said(500).nullable(),
   /** The host keeps a paused copy of the saved memory. The desktop sleeps, with it or without it. */
   warm: z.boolean().optional(),
-  /** While it moves between hosts. Agents before this field move nothing. */
+  /** While it moves between hosts. */
   move: moveState.optional(),
   /**
    * What stops the guest of a desktop that should run. `suspended`: it has put itself to sleep; its domain may count as running.
-   * `paused`: something else has paused it. `space`: its disk could not grow; the host resumes it. Absent from agents before this
-   * field.
+   * `paused`: something else has paused it. `space`: its disk could not grow; the host resumes it.
    */
   pause: z.enum(['suspended', 'paused', 'space']).optional(),
 })
@@ -156,8 +143,6 @@ export const welcome = z.object({
   heartbeatMs: durationMs,
   /** Base URLs of the live replicas; the agent keeps one link to each. */
   replicas,
-  /** It knows that a host may keep warm copies of sleeping desktops. */
-  warmCopies: z.boolean().optional(),
 })
 export type Welcome = z.infer<typeof welcome>
 
@@ -165,19 +150,16 @@ export const heartbeat = z.object({
   facts: hostFacts,
   /** The desktops whose domain runs now, with their generations. Usage counts by this. */
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
-  /**
-   * Of these desktops, those whose activity has changed since the last heartbeat on this link; with the first heartbeat all.
-   * Agents before this field report no activity.
-   */
-  activity: listOf(guestActivity, mostDesktops).optional(),
+  /** Of these desktops, those whose activity has changed since the last heartbeat on this link; with the first heartbeat all. */
+  activity: listOf(guestActivity, mostDesktops),
   /** It asks the leader for the rules by which it hibernates idle desktops while it hears no leader. */
   wantsIdleRules: z.boolean().optional(),
 })
 export type Heartbeat = z.infer<typeof heartbeat>
 export const heartbeatAnswer = z.object({
   replicas,
-  /** Whether this replica leads. Replicas before this field do not say. */
-  leads: z.boolean().optional(),
+  /** Whether this replica leads. */
+  leads: z.boolean(),
   /** To a host that asks, of all its awake desktops that may hibernate by themselves. */
   idleRules: listOf(idleRule, mostDesktops).optional(),
 })

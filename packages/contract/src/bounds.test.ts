@@ -1,7 +1,6 @@
 // Guarantee: what another process says is bounded before it is looked at, and what can be understood is.
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { hostFacts } from './agents.ts'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'
 
 test('words are cut, and hold nothing that a log or a database cannot take', () => {
@@ -28,19 +27,4 @@ test('an object of too many fields is refused', () => {
 
 test('a time that no timer can wait is the longest that one can', () => {
   expect(durationMs.parse(Number.MAX_SAFE_INTEGER)).toBe(2 ** 31 - 1)
-})
-
-test('facts as an agent of the release before says them are understood', () => {
-  const facts = {
-    agentVersion: '0.1.0',
-    driver: 'libvirt',
-    kvm: true,
-    versions: { libvirt: '11.3.0', qemu: '10.0.2' },
-    capacity: { vcpus: 64, memoryMiB: 240_000, diskGiB: 4_000 },
-    freeDiskGiB: 900,
-    images: ['mini', 'desktop'],
-    ailment: 'libvirt does not answer:\nconnect ECONNREFUSED',
-  }
-  const understood = { ...facts, ailment: 'libvirt does not answer: connect ECONNREFUSED' }
-  expect(hostFacts.parse(facts)).toEqual(understood)
 })

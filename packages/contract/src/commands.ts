@@ -296,13 +296,11 @@ export const commands = {
    * plane, so the host needs no address.
    */
   'move.check': {
-    payload: z.object({ spec: desktopSpec, traits: moveTraits, image, mayRelay: z.boolean().optional() }),
+    payload: z.object({ spec: desktopSpec, traits: moveTraits, image, mayRelay: z.boolean() }),
     result: z.object({
       misfit: said(1_000).nullable(),
       /** It lacks the registered image, and can take the desktop once it has fetched it. */
       fetches: z.boolean().optional(),
-      /** If the desktop's memory has a name of its own: agents of the release before do not say this, and refuse it later. */
-      takesNamedMemory: z.boolean().optional(),
     }),
   },
   /** Old host: the desktop is held for the move, and nothing has changed for its guest. */

@@ -74,8 +74,8 @@ const hostImageJson = z.object({
   host_id: id,
   host_name: z.string(),
   state: z
-    .enum(['present', 'waiting', 'fetching', 'failed', 'absent', 'cannot_fetch'])
-    .describe('`absent`: it fetches the image when it needs it. `cannot_fetch`: its agent is of an earlier release'),
+    .enum(['present', 'waiting', 'fetching', 'failed', 'absent'])
+    .describe('`absent`: it fetches the image when it needs it'),
   done_bytes: z.int().min(0).nullable().describe('While it fetches'),
   error: z.string().nullable().describe('Why the last attempt failed'),
   templates: z.int().min(0).optional().describe('Its saved boots of the image, with which new desktops begin'),

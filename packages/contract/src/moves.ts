@@ -50,8 +50,6 @@ export const moveTraits = z.object({
     .string()
     .max(64 * 1024)
     .nullable(),
-  /** Its memory has a name of its own in QEMU, since it began by mapping a template's. */
-  namedMemory: z.boolean().optional(),
   /** SHA-256 over the image's files. */
   imageDigest: z.string().max(64),
   /** How many bytes the disk and the saved memory have now. */

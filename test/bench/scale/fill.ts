@@ -53,7 +53,7 @@ export async function fill(run: Run, orgId: string, { desktops, operationsEach }
 async function fillHosts(run: Run): Promise<void> {
   const { publicKey } = generateKeyPairSync('ed25519')
   await run(
-    `insert into hosts (id, name, public_key, vcpus, memory_mib, disk_gib, images)
+    `insert into hosts (id, name, public_key, processors, memory_mib, disk_gib, images)
      select gen_random_uuid(), 'past-' || n, $1, 64, 262144, 4096, '{mini}' from generate_series(1, ${hosts}) n`,
     [JSON.stringify(publicKey.export({ format: 'jwk' }))],
   )

@@ -122,7 +122,7 @@ export class HostileControlPlane {
         'host.hello': async () => this.welcome(0),
         'host.heartbeat': async () => {
           this.beats++
-          return { replicas }
+          return { replicas, leads: true }
         },
       },
     })

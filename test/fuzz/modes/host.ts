@@ -30,7 +30,8 @@ const customersPatienceMs = 3_000
 const maxRefusalBytes = 16_384
 const facts = {
   ...modestFacts,
-  capacity: { vcpus: 512, memoryMiB: 8_000_000, diskGiB: 100_000 },
+  capacity: { memoryMiB: 8_000_000, diskGiB: 100_000 },
+  processors: 128,
   freeDiskGiB: 9_000,
   images: ['mini'],
 }
@@ -139,7 +140,11 @@ export class HostSubject implements Subject {
       () => ({ type: 'event', name: 'desktop.observed', payload: nearly(dice, this.#observation(dice)) }),
       () => ({ type: 'event', name: 'operation.progress', payload: nearly(dice, progress) }),
       () => ({ type: 'event', name: dice.pick(['constructor', '__proto__', 'toString', 'x']), payload: value(dice) }),
-      () => ({ type: 'call', name: 'host.heartbeat', payload: nearly(dice, { facts, running: running() }) }),
+      () => ({
+        type: 'call',
+        name: 'host.heartbeat',
+        payload: nearly(dice, { facts, running: running(), activity: [] }),
+      }),
       () => ({ type: 'call', name: dice.pick(['__proto__', 'host.inventory', 'x'.repeat(200)]), payload: value(dice) }),
       () => ({ type: 'cancel', to: dice.int(50) }),
     ]

@@ -274,15 +274,6 @@ test.each([
   expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
 })
 
-test('copies are ended under a control plane that does not know them', async () => {
-  await using bench = await start()
-  const { id } = await asleep(bench)
-  bench.parts.warm.welcomed(false)
-  await until(async () => (await domainOf(bench, id)) === undefined)
-  const other = await asleep(bench)
-  expect(await domainOf(bench, other.id)).toBeUndefined()
-})
-
 test('a destroy and a saved memory that fails leave no process', async () => {
   await using bench = await start()
   const { id } = await asleep(bench)

@@ -42,8 +42,6 @@ export class WarmCopies {
   readonly #now: () => number
   /** The oldest first. */
   readonly #copies = new Map<DesktopId, Copy>()
-  /** Whether the control planes know them. None has welcomed this host yet: then it keeps what it has. */
-  #known: boolean | undefined
   /** Whether a look at all domains may find others than are known here. */
   #isOutdated = true
   readonly #checks = new Semaphore(1)
@@ -58,7 +56,7 @@ export class WarmCopies {
     })
   }
 
-  get facts(): NonNullable<HostFacts['warm']> {
+  get facts(): HostFacts['warm'] {
     return { copies: this.#copies.size, memoryMiB: this.#memoryMiB, maxMiB: this.#options.maxMiB }
   }
 
@@ -66,16 +64,9 @@ export class WarmCopies {
     return [...this.#copies.values()].reduce((sum, { memoryMiB }) => sum + memoryMiB, 0)
   }
 
-  /** A control plane has welcomed this host. One of the release before takes a copy for a fault. */
-  welcomed(knows: boolean): void {
-    this.#known = knows
-    if (!knows)
-      void this.dropAll().catch((err: unknown) => this.#deps.log.warn({ err }, 'warm copies could not be ended'))
-  }
-
   /** Whether the desktop that is about to sleep may stay in memory. */
   mayKeep(memoryMiB: number): boolean {
-    return this.#known === true && memoryMiB <= this.#options.maxMiB && !this.#isScarce()
+    return memoryMiB <= this.#options.maxMiB && !this.#isScarce()
   }
 
   /** Its process stays, as a copy. */
@@ -96,10 +87,7 @@ export class WarmCopies {
       if (this.#isOutdated) await this.#find()
       await this.#dropWhile(
         ({ since }) =>
-          this.#known === false ||
-          this.#now() - since >= this.#options.maxAgeMs ||
-          this.#memoryMiB > this.#options.maxMiB ||
-          this.#isScarce(),
+          this.#now() - since >= this.#options.maxAgeMs || this.#memoryMiB > this.#options.maxMiB || this.#isScarce(),
       )
     })
   }

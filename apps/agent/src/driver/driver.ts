@@ -1,7 +1,7 @@
 // The only access to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, turns
 // or fences, only the mark that it writes. What a wake or a hibernation is, is decided in `desktops`.
 import type { Duplex } from 'node:stream'
-import type { Capacity, DesktopId, DesktopSpec, HostFacts, Observation } from '@dormouse/contract'
+import type { DesktopId, DesktopSpec, HostFacts, Observation } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { ImageStore } from '../images/store.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
@@ -29,7 +29,7 @@ export interface DriverFacts {
   versions: Record<string, string>
   /** The number of processors offered; may be a fraction. */
   processors: number
-  capacity: Omit<Capacity, 'vcpus'>
+  capacity: HostFacts['capacity']
   freeDiskGiB: number
   images: string[]
   ailment: string | null

@@ -26,6 +26,5 @@ export async function check(
   const misfit = await driver.moves.misfit(traits)
   const needed = traits.diskBytes + traits.memoryBytes + (fetches ? image!.bytes : 0)
   const isFull = misfit === null && (await driver.freeDiskBytes()) < needed
-  const named = traits.namedMemory && { takesNamedMemory: true }
-  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit, fetches, ...named }
+  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit, fetches }
 }

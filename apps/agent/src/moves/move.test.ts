@@ -341,7 +341,7 @@ test('an image that the other host lacks, or a full disk there, is known before 
   const move = moveOf('cold')
   await move.check()
   move.traits!.imageDigest = 'another'
-  const request = { spec: move.spec, traits: move.traits! }
+  const request = { spec: move.spec, traits: move.traits!, mayRelay: false }
   expect((await away.ask('move.check', request)).misfit).toMatch(/image/)
   const image = { name: 'mini', version: '1', digest: 'a'.repeat(64), source: 'http://images/', bytes: 1 }
   expect(await away.ask('move.check', { ...request, image })).toEqual({ misfit: null, fetches: true })

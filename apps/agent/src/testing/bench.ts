@@ -140,7 +140,6 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       log,
       guestLog: log,
     })
-    if (this.#warm) parts.warm.welcomed(true)
     await parts.templates.check()
     this.#parts = {
       ...parts,

@@ -121,7 +121,7 @@ export class ControlPlane {
       },
       'host.heartbeat': async (payload: unknown) => {
         this.heartbeats.push(agentCalls['host.heartbeat'].payload.parse(payload))
-        return { replicas: this.replicas ?? [this.url] }
+        return { replicas: this.replicas ?? [this.url], leads: true }
       },
     }
   }

@@ -49,7 +49,7 @@ export class TestMove {
   /** Why the new host cannot take it; null if it can. */
   async check(): Promise<string | null> {
     this.traits = await this.from.ask('move.traits', { desktopId: this.#options.desktopId })
-    return (await this.to.ask('move.check', { spec: this.spec, traits: this.traits })).misfit
+    return (await this.to.ask('move.check', { spec: this.spec, traits: this.traits, mayRelay: false })).misfit
   }
 
   async begin(): Promise<void> {

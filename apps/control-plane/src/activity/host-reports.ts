@@ -26,7 +26,6 @@ export class HostReports {
 
   /** A heartbeat lists only what has changed on its link, so entries of desktops that still run are kept. */
   heard(hostId: string, { running, activity }: Pick<Heartbeat, 'running' | 'activity'>): void {
-    if (!activity) return void this.#hosts.delete(hostId)
     const before = this.#hosts.get(hostId)
     const now = new Map<string, Known>()
     for (const { desktopId } of running) {

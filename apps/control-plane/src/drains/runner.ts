@@ -112,7 +112,7 @@ export class DrainRunner {
     const note = (desktopId: string, change: Partial<DrainedDesktop>) => {
       judged.all = judged.all.map((known) => (known.desktopId === desktopId ? { ...known, ...change } : known))
     }
-    const roomless = await this.#roomless(drain, ready)
+    const roomless = await this.#roomless(ready)
     for (const [desktopId, reason] of roomless) note(desktopId, { reason })
     let free = drain.concurrency - all.filter(({ status }) => status === 'working').length
     const chosen: Ready[] = []
@@ -134,17 +134,14 @@ export class DrainRunner {
   }
 
   /** Why those have nowhere to go that have not. */
-  async #roomless({ hostId }: DrainRow, ready: Ready[]) {
+  async #roomless(ready: Ready[]) {
     const { hosts, images } = this.#options
     if (ready.length === 0) return new Map<string, NonNullable<DrainedDesktop['reason']>>()
-    const places = await hosts.outlook(await needsOfAll(images, ready, await hosts.mayRelay(hostId)))
-    const knowsMoves = await hosts.knowsMoves(hostId)
-    const old = { code: 'no_host', detail: 'the agent of the host knows no moves; upgrade it' } as const
+    const places = await hosts.outlook(await needsOfAll(images, ready, hosts.mayRelay))
     return new Map(
-      ready.flatMap(({ desktop, known }, at) => {
+      ready.flatMap(({ desktop }, at) => {
         const place = places[at]!
-        if (place instanceof Refusal) return [[desktop.id, reasonOf(place)] as const]
-        return knowsMoves || known.action === 'hibernate' ? [] : [[desktop.id, old] as const]
+        return place instanceof Refusal ? [[desktop.id, reasonOf(place)] as const] : []
       }),
     )
   }

@@ -1,5 +1,5 @@
 // Drains: plans them, begins them, shows how far they have come, and cancels them. Knows no HTTP. `runner.ts` carries them on.
-import { type DrainBody, type DrainJson, newId, type Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import { type DrainBody, type DrainJson, newId, type Refusal, refuse } from '@dormouse/contract'
 import { heldOf } from '../activity/wake-locks.ts'
 import { type Note, retryWhileUnavailable } from '../db/pool.ts'
 import { durationsLately } from '../operations/durations.ts'
@@ -56,14 +56,8 @@ export class Drains {
     const view = await readPlanned(pool, plannedRow(newDrain(host.id, params)))
     const judged = judge(view)
     // Another operation is in progress: what it needs is known by its state after that.
-    const found = await hosts.outlook(await needsOfAll(images, judged.ready, await hosts.mayRelay(host.id)))
-    const knowsMoves = await hosts.knowsMoves(host.id)
-    const places = new Map(
-      judged.ready.map(({ desktop, known }, at) => {
-        const isOld = !knowsMoves && known.action !== 'hibernate'
-        return [desktop.id, isOld ? noMoves() : found[at]!] as const
-      }),
-    )
+    const found = await hosts.outlook(await needsOfAll(images, judged.ready, hosts.mayRelay))
+    const places = new Map(judged.ready.map(({ desktop }, at) => [desktop.id, found[at]!] as const))
     return this.#toJson(view, planned(judged, places), places)
   }
 
@@ -101,8 +95,6 @@ export class Drains {
 
 const unknown = (): never =>
   refuse('not_found', 'there is no such drain; `dormouse admin host list` names those in progress')
-
-const noMoves = (): Refusal => refusalWithCause('no_host', 'the agent of the host knows no moves; upgrade it')
 
 const newDrain = (hostId: string, params: DrainParams): NewDrain => ({
   id: newId(),

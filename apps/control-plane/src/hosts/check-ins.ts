@@ -30,11 +30,11 @@ export class CheckIns {
     workLimits.heard(hostId, facts)
     await hosts.heard(hostId, facts)
     const { epoch } = await read(pool)
-    return { hostId, replicaId, epoch, heartbeatMs, replicas: await this.#liveReplicas(), warmCopies: true }
+    return { hostId, replicaId, epoch, heartbeatMs, replicas: await this.#liveReplicas() }
   }
 
   /** Notes what the host reports. While the database is unavailable it keeps the link: guests are reached over the same link. */
-  async heartbeat(hostId: string, facts: HostFacts): Promise<HeartbeatAnswer> {
+  async heartbeat(hostId: string, facts: HostFacts): Promise<Pick<HeartbeatAnswer, 'replicas'>> {
     const { hosts, workLimits } = this.#options
     workLimits.heard(hostId, facts)
     try {

@@ -2,7 +2,7 @@
 import { imageFolderName } from '@dormouse/contract'
 import type { Candidate, PlacementRequest } from './store.ts'
 
-type Host = Pick<Candidate, 'images' | 'digests' | 'canFetch' | 'freeDiskGiB'>
+type Host = Pick<Candidate, 'images' | 'digests' | 'freeDiskGiB'>
 type Request = Pick<PlacementRequest, 'image' | 'registered'>
 
 const gib = 1024 ** 3
@@ -11,7 +11,7 @@ const reserveGiB = 1
 
 /** Of a registered image, the name is not enough: another content may lie in a folder of that name. */
 export function hasImage({ images, digests }: Host, { image, registered }: Request): boolean {
-  if (!registered || digests === null) return images.includes(registered ? imageFolderName(registered) : image)
+  if (!registered) return images.includes(image)
   const name = imageFolderName(registered)
   return digests.some((one) => one.image === name && one.digest === registered.digest)
 }
@@ -20,5 +20,5 @@ export function hasImage({ images, digests }: Host, { image, registered }: Reque
 export function canHaveImage(host: Host, request: Request): boolean {
   if (hasImage(host, request)) return true
   const { registered } = request
-  return registered !== undefined && host.canFetch && host.freeDiskGiB >= registered.bytes / gib + reserveGiB
+  return registered !== undefined && host.freeDiskGiB >= registered.bytes / gib + reserveGiB
 }

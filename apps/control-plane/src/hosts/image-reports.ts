@@ -7,8 +7,7 @@ export interface HostWithImages {
   name: string
   images: string[]
   digests: { image: string; digest: string }[]
-  /** Null if its agent cannot fetch images. */
-  fetches: ImageFetch[] | null
+  fetches: ImageFetch[]
   /** Null if it makes none. */
   templates: { image: string; memoryMiB: number; vcpus: number }[] | null
   /** Whether new desktops come to it: no operator keeps them away. */
@@ -18,7 +17,7 @@ export interface HostWithImages {
 /** What the hosts that are neither lost nor removed report of their images, by name. */
 export async function withImages(db: Db): Promise<HostWithImages[]> {
   const { rows } = await db.query<HostWithImages>(
-    `select id, name, images, coalesce(facts->'imageDigests', '[]') as digests, facts->'fetches' as fetches,
+    `select id, name, images, facts->'imageDigests' as digests, facts->'fetches' as fetches,
        facts->'templates' as templates, cordoned_at is null and drain_id is null as "isOpen"
      from hosts where lost_at is null and removed_at is null and facts is not null order by name, id`,
   )

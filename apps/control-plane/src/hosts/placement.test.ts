@@ -9,14 +9,12 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   name: 'alpha',
   images: ['mini'],
   digests: [],
-  canFetch: true,
   ailment: null,
   ailsLately: false,
   silent: false,
   cordoned: false,
   quarantined: false,
   letsIn: false,
-  relays: false,
   vcpus: 4,
   memoryMiB: 4_096,
   diskGiB: 100,
@@ -76,13 +74,11 @@ test('a desktop that moves goes to another host that lets it in, and to none whe
 
 test('a desktop is relayed to a host without an address only where it may be, and where no other host has room', () => {
   const leaving = { operationId: 'o', not: ['h1'], mayRelay: true }
-  const hosts = [host({ id: 'relays', relays: true }), host({ id: 'open', letsIn: true }), host({ id: 'old' })]
-  const [relays, open, old] = hosts as [Candidate, Candidate, Candidate]
-  expect(chooseHost([old, relays, open], { ...request, leaving }).id).toBe('open')
-  expect(chooseHost([old, relays], { ...request, leaving }).id).toBe('relays')
-  const cases = [[[old], leaving] as const, [[relays], { ...leaving, mayRelay: false }] as const]
-  for (const [hosts, leaving] of cases)
-    expect(refusalOf(() => chooseHost([...hosts], { ...request, leaving })).code).toBe('no_host')
+  const [shut, open] = [host({ id: 'shut' }), host({ id: 'open', letsIn: true })]
+  expect(chooseHost([shut, open], { ...request, leaving }).id).toBe('open')
+  expect(chooseHost([shut], { ...request, leaving }).id).toBe('shut')
+  const notRelayed = { ...leaving, mayRelay: false }
+  expect(refusalOf(() => chooseHost([shut], { ...request, leaving: notRelayed })).code).toBe('no_host')
 })
 
 test('a desktop whose disk is on a host needs no new disk there, and wakes on no other host', () => {
@@ -105,18 +101,14 @@ test('a registered image is on a host by its digest, and a host that lacks it ta
   }
   const ofImage = { ...request, image: 'mini', registered }
   const digests = [{ image: 'mini@1', digest: registered.digest }]
-  const has = host({ id: 'has', canFetch: false, digests, freeDiskGiB: 2 })
-  const another = host({ id: 'another', canFetch: false, digests: [{ image: 'mini@1', digest: 'b'.repeat(64) }] })
+  const has = host({ id: 'has', digests, freeDiskGiB: 2 })
+  const another = host({ id: 'another', freeDiskGiB: 2, digests: [{ image: 'mini@1', digest: 'b'.repeat(64) }] })
   expect(chooseHost([another, has], ofImage).id).toBe('has')
   expect(chooseHost([another, host({ id: 'fetches' })], ofImage).id).toBe('fetches')
-  // An agent of the release before reports names only, and cannot fetch.
-  const old = host({ id: 'old', canFetch: false, digests: null })
-  expect(chooseHost([old, host({ id: 'fetches' })], ofImage).id).toBe('fetches')
-  expect(chooseHost([{ ...old, images: ['mini@1'] }], ofImage).id).toBe('old')
-  for (const unable of [another, old, host({ freeDiskGiB: 2 })]) {
+  for (const unable of [another, host({ freeDiskGiB: 2 })]) {
     expect(refusalOf(() => chooseHost([unable], ofImage)).code).toBe('image_unavailable')
   }
   const moving = { ...ofImage, leaving: { operationId: 'op', not: ['here'] } }
   const fetches = host({ id: 'fetches', letsIn: true })
-  expect(chooseHost([{ ...old, letsIn: true }, fetches], moving).id).toBe('fetches')
+  expect(chooseHost([{ ...another, letsIn: true }, fetches], moving).id).toBe('fetches')
 })

@@ -57,7 +57,7 @@ const isOpen = ({ id, cordoned }: Candidate, { only }: PlacementRequest): boolea
 
 /** Whether the desktop may come to the host: one that moves needs a host that lets it in, or to which it can be relayed. */
 const lets = (host: Candidate, { leaving }: PlacementRequest): boolean =>
-  !leaving || ((host.letsIn || (host.relays && leaving.mayRelay === true)) && !leaving.not.includes(host.id))
+  !leaving || ((host.letsIn || leaving.mayRelay === true) && !leaving.not.includes(host.id))
 
 /** The one host that holds the desktop's disk. Refuses with what prevents a wake there. */
 export function requireHost(host: Candidate | undefined, request: PlacementRequest): Candidate {

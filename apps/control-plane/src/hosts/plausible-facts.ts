@@ -2,17 +2,16 @@
 import type { HostFacts } from '@dormouse/contract'
 
 /** Above the largest machines that exist, and within the range of the database's columns. */
-const most = { processors: 4_096, vcpus: 16_384, memoryMiB: 256 * 1024 * 1024, diskGiB: 64 * 1024 * 1024 } as const
+const most = { processors: 4_096, memoryMiB: 256 * 1024 * 1024, diskGiB: 64 * 1024 * 1024 } as const
 
 /**
  * The facts, each limited to a plausible value, with an ailment that names those that were not. Such a host gets no desktop:
  * a host that claims endless capacity would get every one.
  */
 export function plausibleFacts(facts: HostFacts): HostFacts {
-  const { vcpus, memoryMiB, diskGiB } = facts.capacity
+  const { memoryMiB, diskGiB } = facts.capacity
   const told = [
-    { what: 'processors', says: facts.processors ?? 0, most: most.processors },
-    { what: 'virtual processors', says: vcpus, most: most.vcpus },
+    { what: 'processors', says: facts.processors, most: most.processors },
     { what: 'MiB of memory', says: memoryMiB, most: most.memoryMiB },
     { what: 'GiB of disk', says: diskGiB, most: most.diskGiB },
     { what: 'GiB of free disk', says: facts.freeDiskGiB, most: most.diskGiB },
@@ -22,11 +21,10 @@ export function plausibleFacts(facts: HostFacts): HostFacts {
   return {
     ...facts,
     capacity: {
-      vcpus: Math.min(vcpus, most.vcpus),
       memoryMiB: Math.min(memoryMiB, most.memoryMiB),
       diskGiB: Math.min(diskGiB, most.diskGiB),
     },
-    ...(facts.processors !== undefined && { processors: Math.min(facts.processors, most.processors) }),
+    processors: Math.min(facts.processors, most.processors),
     freeDiskGiB: Math.min(facts.freeDiskGiB, most.diskGiB),
     ailment: `it reports ${implausible.map(({ says, what }) => `${says} ${what}`).join(' and ')}, which is not plausible; fix its agent, or remove the host`,
   }

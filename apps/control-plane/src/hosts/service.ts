@@ -315,15 +315,9 @@ export class Hosts {
     return store.isCordoned(this.#options.pool, id)
   }
 
-  /** Whether desktops can leave the host: its agent knows moves. */
-  knowsMoves(id: string, db: Db = this.#options.pool): Promise<boolean> {
-    return store.knowsMoves(db, id)
-  }
-
-  /** Whether moves from and to the host may pass through the control plane: its agent can do that, and the setting allows it. */
-  async mayRelay(id: string): Promise<boolean> {
-    const { pool, relaysMoves = false } = this.#options
-    return relaysMoves && store.knowsRelays(pool, id)
+  /** Whether moves may pass through the control plane. */
+  get mayRelay(): boolean {
+    return this.#options.relaysMoves ?? false
   }
 
   /** Whether the host was removed or declared lost: there is nothing to wait for. */

@@ -1,13 +1,6 @@
 // The table of hosts.
 
-import {
-  type Capacity,
-  type HostFacts,
-  type HostJson,
-  type ImageRef,
-  oldVcpusPerProcessor,
-  refuse,
-} from '@dormouse/contract'
+import { type DesktopSpec, type HostFacts, type HostJson, type ImageRef, refuse } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
 import { isQuarantined } from './quarantine.ts'
@@ -124,7 +117,7 @@ export async function heard(db: Db, said: Heard[]): Promise<(Standing | undefine
   const latest = new Map(said.map(({ id, facts }) => [id, facts]))
   const { rows } = await db.query<Standing & { id: string }>({
     name: 'hosts-heard',
-    text: `update hosts h set facts = said.facts, vcpus = (said.facts->'capacity'->>'vcpus')::int,
+    text: `update hosts h set facts = said.facts, processors = (said.facts->>'processors')::float8,
              memory_mib = (said.facts->'capacity'->>'memoryMiB')::int,
              disk_gib = (said.facts->'capacity'->>'diskGiB')::int,
              images = array(select jsonb_array_elements_text(said.facts->'images')), ailment = said.facts->>'ailment',
@@ -195,7 +188,7 @@ export async function heardLately(db: Db, hostId: string | null): Promise<boolea
   return rowCount !== 0
 }
 
-export interface PlacementRequest extends Capacity {
+export interface PlacementRequest extends Pick<DesktopSpec, 'vcpus' | 'memoryMiB' | 'diskGiB'> {
   desktopId: string
   /** As the caller gave it, or `name@version` where that is registered. */
   image: string
@@ -212,14 +205,8 @@ export interface PlacementRequest extends Capacity {
   registered?: ImageRef | undefined
 }
 
-/** Earlier releases stored facts without a limit, and a replica of such a release may still write them. */
-const maxInteger = 2 ** 31 - 1
-
-/** A host's own processors. An agent of the previous release reports only a multiple of them. */
-const processors = `coalesce((h.facts->>'processors')::numeric, h.vcpus / ${oldVcpusPerProcessor}.0)`
 /** The one place where processors are overcommitted. */
-export const lent = (perProcessor: string) =>
-  `least(floor(${processors} * ${perProcessor}::numeric), ${maxInteger})::int`
+export const lent = (perProcessor: string) => `floor(h.processors * ${perProcessor}::float8)::int`
 
 /** Processors are shared between desktops; memory and disk are not. */
 const held = `coalesce(sum(r.vcpus), 0)::int as "heldVcpus", coalesce(sum(r.memory_mib), 0)::int as "heldMemoryMiB",
@@ -229,10 +216,7 @@ export interface Candidate {
   id: string
   name: string
   images: string[]
-  /** Null if its agent is of a release that reports none. */
-  digests: { image: string; digest: string }[] | null
-  /** Whether its agent can fetch images. */
-  canFetch: boolean
+  digests: HostFacts['imageDigests']
   ailment: string | null
   /** It became unhealthy a moment ago: its hypervisor may be restarting. */
   ailsLately: boolean
@@ -243,8 +227,6 @@ export interface Candidate {
   quarantined: boolean
   /** Whether it lets desktops of other hosts in. */
   letsIn: boolean
-  /** Whether moves to it can pass through the control plane. */
-  relays: boolean
   /** Virtual processors that it may allocate. */
   vcpus: number
   memoryMiB: number
@@ -291,10 +273,10 @@ export async function candidates(
 ): Promise<Candidate[]> {
   const { rows } = await db.query<Candidate>({
     name: 'hosts-candidates',
-    text: `select h.id, h.name, h.images, h.facts->'imageDigests' as digests, h.facts->'fetches' is not null as "canFetch", h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
-       h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
+    text: `select h.id, h.name, h.images, coalesce(h.facts->'imageDigests', '[]') as digests, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
+       h.disk_gib as "diskGiB", coalesce((h.facts->>'freeDiskGiB')::int, 0) as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
-       ${isQuarantined} as quarantined, h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", coalesce((h.facts->'moves'->>'relay')::boolean, false) as relays, h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
+       ${isQuarantined} as quarantined, h.cordoned_at is not null as cordoned, h.facts->>'moveAddress' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join held r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
@@ -312,24 +294,12 @@ export async function isCordoned(db: Db, id: string): Promise<boolean> {
   return rowCount !== 0
 }
 
-/** Whether the host's agent knows the commands of moves. */
-export async function knowsMoves(db: Db, id: string): Promise<boolean> {
-  const { rowCount } = await db.query(`select 1 from hosts where id = $1 and facts->'moves' is not null`, [id])
-  return rowCount !== 0
-}
-
-/** Whether moves from and to the host can pass through the control plane. */
-export async function knowsRelays(db: Db, id: string): Promise<boolean> {
-  const { rowCount } = await db.query(`select 1 from hosts where id = $1 and (facts->'moves'->>'relay')::boolean`, [id])
-  return rowCount !== 0
-}
-
 export async function list(db: Db, vcpusPerProcessor: number, linked: (id: string) => boolean): Promise<HostJson[]> {
   const { rows } = await db.query<HostRow & Candidate & { desktops: number; processors: number; lentVcpus: number }>(
-    `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
+    `select h.*, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, processors, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join held r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent,
-       h."lostAt", h."removedAt", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+       h."lostAt", h."removedAt", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.processors, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],
   )
@@ -366,4 +336,4 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
 }
 
 const warmOf = (facts: HostFacts | null): HostJson['warm'] =>
-  facts?.warm ? { copies: facts.warm.copies, memory_mib: facts.warm.memoryMiB, max_mib: facts.warm.maxMiB } : null
+  facts ? { copies: facts.warm.copies, memory_mib: facts.warm.memoryMiB, max_mib: facts.warm.maxMiB } : null

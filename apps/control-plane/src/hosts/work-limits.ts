@@ -15,13 +15,9 @@ export class WorkLimits {
     this.#perHost = perHost
   }
 
-  /**
-   * Twice what the host boots, restores and saves at once: a guest that has booted still needs time until it answers. Agents
-   * of the release before report only their processors, and do two at once for each.
-   */
-  heard(hostId: string, { workAtOnce, processors = 1 }: Pick<HostFacts, 'workAtOnce' | 'processors'>): void {
-    const atOnce = 2 * (workAtOnce ?? Math.floor(2 * processors))
-    this.#heard.set(hostId, Math.min(most, Math.max(least, atOnce)))
+  /** Twice what the host boots, restores and saves at once: a guest that has booted still needs time until it answers. */
+  heard(hostId: string, { workAtOnce }: Pick<HostFacts, 'workAtOnce'>): void {
+    this.#heard.set(hostId, Math.min(most, Math.max(least, 2 * workAtOnce)))
   }
 
   of(hostId: string): number {

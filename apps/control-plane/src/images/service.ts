@@ -25,7 +25,7 @@ export interface HostWithImages {
   images: string[]
   digests: { image: string; digest: string }[]
   /** Null if its agent cannot fetch images. */
-  fetches: ImageFetch[] | null
+  fetches: ImageFetch[]
   /** Null if it makes none. */
   templates: TemplateSize[] | null
   /** Whether new desktops come to it: no operator keeps them away. */
@@ -158,12 +158,12 @@ export class Images {
     const wanted = (await store.list(pool)).filter(({ prefetch, retiredAt }) => prefetch && !retiredAt)
     if (wanted.length === 0) return
     const all = await hosts()
-    const able = all.filter(({ id, fetches }) => fetches !== null && links.takesCommands(id))
-    let left = prefetchAtOnce - all.filter(({ fetches }) => fetches?.some(isGoing)).length
+    const able = all.filter(({ id }) => links.takesCommands(id))
+    let left = prefetchAtOnce - all.filter(({ fetches }) => fetches.some(isGoing)).length
     const now = performance.now()
     for (const [key, at] of this.#asked) if (now - at > askAgainMs) this.#asked.delete(key)
     const asking: Promise<void>[] = able.map((host) => this.#askForTemplate(host, wanted))
-    for (const host of able.filter(({ fetches }) => !fetches?.some(isGoing))) {
+    for (const host of able.filter(({ fetches }) => !fetches.some(isGoing))) {
       const image = wanted.find((one) => !has(host, one) && !this.#asked.has(askedKey('fetch', host, one)))
       if (!image) continue
       if (left-- <= 0) break
@@ -195,7 +195,7 @@ export class Images {
   /** What the manifest at the source says, as a host reads it. */
   async #inspect(source: string): Promise<Pick<ImageRef, 'name' | 'version' | 'digest' | 'bytes'>> {
     const { links, hosts } = this.#options
-    const able = (await hosts()).filter(({ id, fetches }) => fetches !== null && links.takesCommands(id))
+    const able = (await hosts()).filter(({ id }) => links.takesCommands(id))
     let why: string | undefined
     for (const { id, name } of able.slice(0, maxReaders)) {
       try {
@@ -208,10 +208,7 @@ export class Images {
       }
     }
     if (why !== undefined) refuseField('from', why)
-    return refuse(
-      'host_unreachable',
-      'no linked host can read the image; link one whose agent is of this release, and retry',
-    )
+    return refuse('host_unreachable', 'no linked host can read the image; link one, and retry')
   }
 }
 
@@ -243,7 +240,6 @@ const isGoing = ({ state }: ImageFetch): boolean => state !== 'failed'
 
 const has = (host: HostWithImages, image: ImageRef): boolean => {
   const name = imageFolderName(image)
-  if (host.fetches === null) return host.images.includes(name)
   return host.digests.some((one) => one.image === name && one.digest === image.digest)
 }
 
@@ -252,7 +248,6 @@ function hostImage(host: HostWithImages, image: ImageRef): HostImageJson {
   const templates = host.templates?.filter((each) => each.image === name).length ?? 0
   const one = { host_id: host.id, host_name: host.name, done_bytes: null, error: null, templates }
   if (has(host, image)) return { ...one, state: 'present' }
-  if (host.fetches === null) return { ...one, state: 'cannot_fetch' }
   const fetch = host.fetches.findLast((each) => each.image === name && each.digest === image.digest)
   if (!fetch) return { ...one, state: 'absent' }
   return { ...one, state: fetch.state, done_bytes: isGoing(fetch) ? fetch.doneBytes : null, error: fetch.why }

@@ -4,6 +4,7 @@ import {
   goesBeyond,
   type PictureSpec,
   pictureMimeType,
+  refuse,
   type ScreenJson,
   type ScreenshotQuery,
   type SeenScreen,
@@ -16,7 +17,6 @@ import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
 import { controlOf } from '../streams/store.ts'
-import { requireInput } from './able.ts'
 import { isHumanActive } from './human.ts'
 import { type Asker, type Looks, noWait, type Target, type Wait } from './looks.ts'
 import { refuseRegion } from './outcomes.ts'
@@ -68,9 +68,9 @@ export class ScreenReads {
   }
 
   async #target(caller: Customer, desktopId: string): Promise<Target> {
-    const { pool, desktops, links } = this.#options
+    const { desktops, links } = this.#options
     const target = { desktopId, orgId: caller.orgId, ...requireAwake(await desktops.get(caller, desktopId)) }
-    await requireInput(pool, links, target.hostId)
+    if (!links.takesCommands(target.hostId)) refuse('host_unreachable')
     return target
   }
 }

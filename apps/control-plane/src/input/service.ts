@@ -27,7 +27,6 @@ import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops, Replay } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
 import { type Borrowed, borrow, giveBack } from '../streams/borrowing.ts'
-import { requireInput } from './able.ts'
 import { refuseHeld } from './human.ts'
 import { asGuestRefusal, type Looks, noWait, type Target } from './looks.ts'
 import { outcomeOf, refuseInput, unknownOutcome } from './outcomes.ts'
@@ -84,7 +83,7 @@ export class Inputs {
 
   /** Performs the batch, or answers what became of the one with this key. */
   async perform(caller: Customer, desktopId: string, body: InputBody, request: InputRequest): Promise<Answer> {
-    const { pool, desktops } = this.#options
+    const { pool, desktops, links } = this.#options
     const holder =
       caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim; get one, or send an API key')
     const desktop = await desktops.get(caller, desktopId)
@@ -95,7 +94,7 @@ export class Inputs {
     if (expected != null && expected !== desktop.generation)
       refuse('stale_generation', refusals.stale_generation.detail({ expected, current: desktop.generation }))
     const target = { desktopId, orgId: caller.orgId, ...requireAwake(desktop) }
-    await requireInput(pool, this.#options.links, target.hostId)
+    if (!links.takesCommands(target.hostId)) refuse('host_unreachable')
     const batch = await this.#accept(caller, holder, target, body, request)
     if (!batch) return this.#replay({ desktopId, key: key! }, request.fingerprint)
     return { json: await this.#run(batch, body), replay: 'no' }

@@ -56,9 +56,6 @@ export function hasMemoryObject(domain: XmlElement): boolean {
   return true
 }
 
-/** The same for a domain's XML. */
-export const hasMemoryObjectIn = (xml: string): boolean => hasMemoryObject(parseXml(xml))
-
 /** Memory of its own, under that name. */
 export function setOwnMemory(domain: XmlElement): void {
   setArguments(domain, ['-object', `memory-backend-ram,id=dram,size=${kibOf(domain)}K`, ...useObject])

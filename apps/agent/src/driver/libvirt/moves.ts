@@ -10,7 +10,6 @@ import { offerClipboard } from './clipboard.ts'
 import { machineOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { enter, type LiveMoveDeps, leave, portable } from './live-move.ts'
-import { hasMemoryObjectIn } from './memory-object.ts'
 import { removeMoveFolder } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { cpuOf, savedCpu } from './saved-cpu.ts'
@@ -55,7 +54,7 @@ export class LibvirtMoves implements Moves {
   async #seen(
     desktopId: DesktopId,
     memoryPath: string | undefined,
-  ): Promise<Pick<MoveTraits, 'kind' | 'machine' | 'cpu' | 'network' | 'namedMemory'>> {
+  ): Promise<Pick<MoveTraits, 'kind' | 'machine' | 'cpu' | 'network'>> {
     const { installation } = this.#deps
     const { domains } = installation.session.host
     if (memoryPath) {
@@ -149,7 +148,4 @@ export class LibvirtMoves implements Moves {
   }
 }
 
-const seenIn = (xml: string) => {
-  const named = hasMemoryObjectIn(xml) && { namedMemory: true }
-  return { machine: machineOf(xml).machine, network: hasInterface(xml), ...named }
-}
+const seenIn = (xml: string) => ({ machine: machineOf(xml).machine, network: hasInterface(xml) })

@@ -60,8 +60,6 @@ export class SimulatedFaults {
   clipboardConnected = true
   /** Whether all guests have a program that waits to be told what a wake has changed. */
   wakePort = true
-  /** Whether the memory of all guests has a name of its own, as of those that began by mapping a template's. */
-  namedMemory = false
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
   diskFull: boolean

@@ -46,7 +46,6 @@ export class SimulatedMoves implements Moves {
       machine: 'simulated',
       network: false,
       cpu: runs || memoryPath ? 'simulated' : null,
-      ...(this.#host.faults.namedMemory && { namedMemory: true }),
       imageDigest: digestOf(disk.spec.imageVersion),
       diskBytes: await this.diskBytes(desktopId),
     }

@@ -66,7 +66,7 @@ create table hosts (
   name text not null,
   public_key jsonb not null,
   facts jsonb,
-  vcpus integer not null default 0,
+  processors double precision not null default 0,
   memory_mib integer not null default 0,
   disk_gib integer not null default 0,
   images text[] not null default '{}',

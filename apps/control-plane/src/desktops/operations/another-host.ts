@@ -71,13 +71,12 @@ async function leave(deps: AnotherHostContext, context: Wake, because: Refusal):
   const tried = [...before, from!]
   const madeFrom = image ? imageFolderName(image) : null
   const request = { desktopId, ...spec, image: spec.imageVersion, registered: image, not: tried }
-  const command = (await hosts.knowsMoves(from!)) ? 'desktop.ensureAbsent' : 'desktop.ensureDestroyed'
   const move = (host: ChosenHost) =>
     leadership.transaction(async (tx) => {
       const found = { hostId: host.id, tried, left: because.extra.cause ?? because.detail }
       await together([lockAny(tx, desktopId), host.confirm(tx)])
       await together([host.reserve(tx), bind(tx, desktopId, { hostId: host.id, madeFrom }), context.note(tx, found)])
-      await orderRemoval(hosts, tx, context, from!, command)
+      await orderRemoval(hosts, tx, context, from!)
       return found
     })
   try {
@@ -92,16 +91,10 @@ async function leave(deps: AnotherHostContext, context: Wake, because: Refusal):
   }
 }
 
-async function orderRemoval(
-  hosts: Hosts,
-  tx: Db,
-  { operation }: Wake,
-  hostId: string,
-  command: 'desktop.ensureAbsent' | 'desktop.ensureDestroyed',
-): Promise<void> {
+async function orderRemoval(hosts: Hosts, tx: Db, { operation }: Wake, hostId: string): Promise<void> {
   if (await hosts.isRemoved(hostId, tx)) return
   const { desktopId, generation, turn, id: operationId } = operation
-  await defer(tx, { desktopId, hostId, command, generation, turn, operationId })
+  await defer(tx, { desktopId, hostId, command: 'desktop.ensureAbsent', generation, turn, operationId })
 }
 
 /** Locking the row waits for the transaction whose outcome is unknown. */

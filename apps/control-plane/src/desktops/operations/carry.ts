@@ -75,14 +75,12 @@ export async function placeAway(deps: CarryContext, context: Move, manner: Manne
   const { desktopId, id: operationId, input } = context.operation
   const { hostId: from, to, spec } = input
   const { kind, hibernates, vcpus, memoryMiB } = manner
-  if (!(await hosts.knowsMoves(from)))
-    throw refusalWithCause('no_host', 'the agent of the desktop’s host knows no moves; upgrade it')
   const traits = await links.command(from, 'move.traits', { desktopId }, commandOptions(context))
   if (traits.kind !== (hibernates ? 'live' : kind))
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
   if (hibernates) traits.memoryBytes = memoryMiB * 1024 * 1024
   const registered = await images.madeFrom(spec.imageVersion)
-  const mayRelay = input.mayRelay && (await hosts.mayRelay(from))
+  const mayRelay = input.mayRelay && hosts.mayRelay
   const owing = await stillOwing(deps, context, to)
   const misfits = new Map<string, string>()
   for (;;) {
@@ -133,11 +131,10 @@ async function misfitOf(
   desktop: { traits: MoveTraits; image: ImageRef | undefined; mayRelay: boolean },
 ): Promise<string | null> {
   const payload = { spec: context.operation.input.spec, ...desktop }
-  const { misfit, fetches, takesNamedMemory } = await deps.links
+  const { misfit, fetches } = await deps.links
     .command(hostId, 'move.check', payload, { signal: context.signal, timeoutMs: checkMs })
     .catch((error: unknown) => misfitFrom(error, ['host_unreachable']))
   if (misfit !== null) return misfit
-  if (desktop.traits.namedMemory && !takesNamedMemory) return 'its agent cannot take this desktop; upgrade the agent'
   return fetches && desktop.image ? fetchImage(deps, context, hostId, desktop.image) : null
 }
 
@@ -186,15 +183,12 @@ export async function send(deps: CarryContext, context: Move): Promise<MoveFindi
       return await sendOnce(deps, context)
     } catch (error) {
       if (!(error instanceof Refusal) || context.signal.aborted) throw error
-      if (error.code === 'move_unreachable' && sendOnce === sendDirectly && (await mayBeRelayed(deps, context))) {
+      if (error.code === 'move_unreachable' && sendOnce === sendDirectly && deps.hosts.mayRelay) {
         sendOnce = sendRelayed
       } else if (kind !== 'cold' || error.code !== 'hypervisor_failed' || tries++ >= copyTries) throw error
     }
   }
 }
-
-const mayBeRelayed = async ({ hosts }: CarryContext, context: Move): Promise<boolean> =>
-  (await hosts.mayRelay(context.operation.input.hostId)) && hosts.mayRelay(placed(context).to)
 
 async function sendDirectly({ links }: CarryContext, context: Move): Promise<MoveFindings> {
   const { from, to, preparation, options } = preparationOf(context)

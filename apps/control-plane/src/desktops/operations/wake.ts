@@ -81,7 +81,7 @@ function placing(deps: WakeContext) {
 
   return async (context: Wake) => {
     const { hostId, from, staysThere } = context.operation.input
-    const mayLeave = hostId !== null && from !== 'created' && !staysThere && (await hosts.knowsMoves(hostId))
+    const mayLeave = hostId !== null && from !== 'created' && !staysThere
     if (mayLeave && (await hosts.isCordoned(hostId))) return moveFirst(deps, context, { from: hostId, mayRelay: false })
     try {
       return await placeHere(context)
