@@ -2,19 +2,8 @@
 // Its packages are installed into a folder, and the folder becomes a disk. This needs no loop devices, but it needs root,
 // since the files belong to several users.
 
-import {
-  chmodSync,
-  copyFileSync,
-  cpSync,
-  existsSync,
-  globSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { supervisorProgram } from '../../apps/agent/src/scripts/supervisor-program.ts'
 import { isRoot, quote } from '../../scripts/testbed/namespaces.ts'
 import { ensurePackages } from '../../scripts/testbed/packages.ts'
 import { run, type Say } from '../../scripts/testbed/processes.ts'
@@ -68,10 +57,7 @@ const unused = [
   // The host has its own port. Users who want SSH over the network enable it themselves.
   ...['ssh.service', 'ssh.socket'],
 ]
-const used = [
-  ...['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'dormouse-wake-port'],
-  ...['spice-vdagentd.socket', 'systemd-networkd'],
-]
+const used = [...['dormouse-desktop', 'dormouse-host-key', 'spice-vdagentd.socket', 'systemd-networkd']]
 const left = ['doc', 'info', 'locale', 'man']
 /** A second clipboard agent in the session would end both. */
 const unwanted = ['etc/xdg/autostart/spice-vdagent.desktop']
@@ -160,7 +146,7 @@ async function make(own: OwnDesktop, work: string, out: string, debs: Deb[], say
   say('  writing the disk')
   await writeDisk(root, join(work, 'disk.raw'), join(out, 'disk.qcow2'))
   return {
-    ...{ cmdline, transports: ['ssh', 'qga'], clipboard: true, wake_port: true, keyboard_layout: own.keyboard },
+    ...{ cmdline, clipboard: true, keyboard_layout: own.keyboard },
     ...{ ready, kernel_version: version, diskMiB },
   }
 }
@@ -184,12 +170,6 @@ async function placeModules(from: string, root: string): Promise<string> {
 async function configure(root: string, { files, keyboard }: OwnDesktop): Promise<void> {
   cpSync(join(here, 'desktop/rootfs'), root, { recursive: true })
   writeFileSync(join(root, 'etc/X11/xorg.conf.d/20-keyboard.conf'), keyboardConf(keyboard))
-  const port = join(here, 'ssh-port')
-  copyTo(join(port, 'dormouse-ssh-port'), join(root, 'usr/lib/dormouse'), 0o755)
-  copyTo(join(port, 'sshd_config'), join(root, 'etc/dormouse'), 0o644)
-  copyTo(join(port, 'dormouse-ssh-port.service'), join(root, 'etc/systemd/system'), 0o644)
-  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-guest'), supervisorProgram, { mode: 0o755 })
-  copyTo(join(here, 'wake-port/dormouse-wake-port.service'), join(root, 'etc/systemd/system'), 0o644)
   for (const file of globSync('etc/ssh/ssh_host_*', { cwd: root })) rmSync(join(root, file))
   await run('chroot', [
     root,
@@ -221,13 +201,6 @@ async function overlay(files: string, root: string): Promise<void> {
   const unpack = `tar -x --keep-directory-symlink --no-overwrite-dir --no-same-owner -C ${quote(root)}`
   await run('/bin/sh', ['-c', `tar -c --owner=0 --group=0 -C ${quote(files)} . | ${unpack}`])
   await run('chroot', [root, 'chown', '--recursive', '--no-dereference', 'user:user', '/home/user'])
-}
-
-function copyTo(file: string, folder: string, mode: number): void {
-  mkdirSync(folder, { recursive: true })
-  const target = join(folder, file.slice(file.lastIndexOf('/') + 1))
-  copyFileSync(file, target)
-  chmodSync(target, mode)
 }
 
 /** An ext4 without a partition table. The guest grows it to the size of the desktop's disk at its first boot. */

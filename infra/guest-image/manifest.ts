@@ -21,12 +21,8 @@ export type Manifest = {
   disk: ImageFile & { format: 'qcow2'; virtual_size_bytes: number }
   /** The kernel's command line. */
   cmdline: string
-  /** The ways in which a host can reach the guest, best first. */
-  transports: string[]
   /** Whether the guest shares its clipboard with the host. */
   clipboard: boolean
-  /** Whether a program in the guest waits on the wake port. */
-  wake_port?: boolean
   /** Which characters the keys of its guests type: `us` (the default), `gb`, `de` or `de-nodeadkeys`. */
   keyboard_layout?: string
   /** A command that succeeds in the guest once it is ready. Without it, a guest that responds is ready. */

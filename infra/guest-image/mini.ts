@@ -1,19 +1,8 @@
 // The mini image: a kernel for virtual machines, BusyBox, the guest agent and an SSH server. It is built from the
 // distribution's packages without root, mounts or loop devices.
 
-import {
-  copyFileSync,
-  cpSync,
-  existsSync,
-  globSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, cpSync, existsSync, globSync, lstatSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { supervisorProgram } from '../../apps/agent/src/scripts/supervisor-program.ts'
 import { run, type Say } from '../../scripts/testbed/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd, writeModules } from './initrd.ts'
@@ -25,21 +14,8 @@ import { systemTree } from './system-tree.ts'
 
 const here = import.meta.dirname
 const name = 'mini'
-const packages = [
-  'busybox-static',
-  'qemu-guest-agent',
-  'openssh-server',
-  'openssh-client',
-  'openssh-sftp-server',
-  'e2fsprogs',
-]
-const programs = [
-  'usr/sbin/qemu-ga',
-  'usr/sbin/sshd',
-  'usr/bin/ssh-keygen',
-  'usr/lib/openssh/sftp-server',
-  'usr/sbin/resize2fs',
-]
+const packages = ['busybox-static', 'qemu-guest-agent', 'openssh-server', 'openssh-client', 'e2fsprogs']
+const programs = ['usr/sbin/qemu-ga', 'usr/sbin/sshd', 'usr/bin/ssh-keygen', 'usr/sbin/resize2fs']
 const bootModules = ['virtio_pci', 'virtio_blk', 'ext4', 'virtio_console']
 const lateModules = ['button', 'evdev', 'virtio_input', 'virtio_rng', 'virtio_balloon', 'virtio_net', 'af_packet']
 const cmdline = 'console=tty0 console=ttyS0 quiet loglevel=3 panic=1 mitigations=off nokaslr cryptomgr.notests'
@@ -86,8 +62,7 @@ async function make(work: string, out: string, debs: Deb[]): Promise<Facts> {
   await writeInitrd(join(work, 'initrd'), join(tree, 'usr/bin/busybox'), boot, join(out, 'initrd'))
   const late = loadOrder(modules, lateModules).filter((module) => !boot.some(({ name }) => name === module.name))
   await writeDisk(await rootTree(join(work, 'root'), tree, late), join(work, 'disk.raw'), join(out, 'disk.qcow2'))
-  const toHost = { transports: ['ssh', 'qga'], clipboard: false, wake_port: true }
-  return { cmdline, ...toHost, kernel_version: kernelVersion, diskMiB }
+  return { cmdline, clipboard: false, kernel_version: kernelVersion, diskMiB }
 }
 
 /** The guest's file system as a folder: programs with their libraries, BusyBox's commands, and our files over them. */
@@ -104,16 +79,14 @@ async function rootTree(root: string, tree: string, modules: Module[]): Promise<
     'home/user',
     'var/log',
     'usr/lib/modules',
-    'etc/dormouse',
+    'etc/ssh',
+    'etc/ssh',
   ]) {
     mkdirSync(join(root, each), { recursive: true })
   }
   await copyPrograms(tree, root, programs)
   copyFileSync(join(tree, 'usr/bin/busybox'), join(root, 'usr/bin/busybox'))
   cpSync(join(here, 'mini/rootfs'), root, { recursive: true })
-  copyFileSync(join(here, 'ssh-port/dormouse-ssh-port'), join(root, 'usr/lib/dormouse/dormouse-ssh-port'))
-  copyFileSync(join(here, 'ssh-port/sshd_config'), join(root, 'etc/dormouse/sshd_config'))
-  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-guest'), supervisorProgram, { mode: 0o755 })
   const applets = (await run(join(tree, 'usr/bin/busybox'), ['--list'])).trim().split('\n')
   const missing = applets.filter(
     (applet) => !existsSync(join(root, 'usr/bin', applet)) && !existsSync(join(root, 'usr/sbin', applet)),

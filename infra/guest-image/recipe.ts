@@ -1,9 +1,8 @@
-// What decides what is inside an image, as digests: its files here, the program that waits in it, and the distribution whose packages it is made of.
+// What decides what is inside an image, as digests: its files here, and the distribution whose packages it is made of.
 
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { supervisorProgram } from '../../apps/agent/src/scripts/supervisor-program.ts'
 
 const here = import.meta.dirname
 
@@ -11,7 +10,7 @@ const here = import.meta.dirname
 export function recipeDigest(name: string, own: readonly string[] = []): string {
   const { id, release } = distribution()
   const files = filesOf(name).flatMap((file) => [file, readFileSync(join(here, file), 'latin1')])
-  return digest([id, release, ...files, supervisorProgram.toString('base64'), ...own])
+  return digest([id, release, ...files, ...own])
 }
 
 /** Every file of this folder except tests, pages, and files of other images. */

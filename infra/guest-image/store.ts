@@ -24,10 +24,7 @@ export type Image = { dir: string; manifest: Manifest }
 export type ImageRequest = { imagesDir: string; say: Say; renew?: boolean }
 
 /** The part of the manifest that an image's maker provides. */
-export type Facts = Pick<
-  Manifest,
-  'cmdline' | 'transports' | 'clipboard' | 'wake_port' | 'keyboard_layout' | 'ready' | 'kernel_version'
-> & {
+export type Facts = Pick<Manifest, 'cmdline' | 'clipboard' | 'keyboard_layout' | 'ready' | 'kernel_version'> & {
   diskMiB: number
 }
 

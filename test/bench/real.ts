@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Desktop } from '@dormouse/client'
 import { Instance } from '../real/parts/instance.ts'
-import { reachedOver } from '../real/parts/transports.ts'
 import { type RawGuest, twinOf } from './floors/raw-guest.ts'
 import { type RawQemu, rawQemuOf } from './floors/raw-qemu.ts'
 
@@ -31,7 +30,7 @@ export class RealStage implements AsyncDisposable {
     const desktop = await instance.create()
     await desktop.wake()
     // Its keys are on the disk before that is copied.
-    await reachedOver(instance, desktop, 'ssh')
+    await desktop.commands.run('true')
     await desktop.commands.run('while pidof resize2fs; do sleep 0.2; done; sync')
     const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
     const socketPath = `${short}/libvirt/run/libvirt-sock`

@@ -2,7 +2,7 @@
 // with its memory on the disk that belongs to it.
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
@@ -170,25 +170,6 @@ test('a host that dies in the middle of its message leaves nothing of it, and th
     '600\ntold',
   )
   expect(await bench.clockError(desktop.id)).toBeLessThan(1)
-})
-
-test('a guest of an image without the program sleeps and wakes as before', async () => {
-  const imagesDir = join(stage.libvirtd.shortDir, 'images')
-  cpSync(stage.miniImage, join(imagesDir, 'mini'), { recursive: true })
-  const manifest = join(imagesDir, 'mini', 'manifest.json')
-  writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest, 'utf8')), wake_port: false }))
-  const other = await stage.bench('portless', { imagesDir, socketsDir: socketsDir() }, undefined, undefined, warm)
-  const portless = await KeptDesktop.boot(other, 16)
-  expect(await other.parts.guests.tell(portless.id)).toBe(false)
-  for (const path of ['warm', 'restore'] as const) {
-    await other.hibernated(portless.nextTurn())
-    if (path === 'restore') await other.parts.warm.dropAll()
-    await portless.wake(path)
-    expect(await other.clockError(portless.id)).toBeLessThan(1)
-    await portless.expectKept()
-  }
-  await other.destroyed(portless.nextTurn())
-  await other.driver.close()
 })
 
 test('memory that the guest has freed is neither the host’s cost nor in its image, and each restore has an id of its own', async () => {

@@ -1,4 +1,4 @@
-// Guarantee: on real guests, over SSH and over the guest agent, an exec starts once, outlives the deaths of agent and control
+// Guarantee: on real guests, an exec starts once, outlives the deaths of agent and control
 // plane and the sleeps of its desktop, and what is kept of its output is exact. At full length only: hostile.test.ts has the short form.
 import { createHash } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -6,14 +6,14 @@ import type { Exec } from '@dormouse/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { GuestStage } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const MiB = 1024 * 1024
 const line = '0123456789abcde\n'
 
 let instance: Instance
 beforeAll(async () => {
-  instance = await GuestStage.instance()
+  instance = await Instance.start()
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
@@ -22,10 +22,10 @@ afterAll(async () => {
 /** What the guest runs of execs: supervisors, and what they run. */
 const supervisors = (stage: GuestStage) => stage.run("ps | grep -c '[s]upervise-' || :")
 
-describe.each(['ssh', 'qga'] as const)('over %s', (transport) => {
+describe('in a guest', () => {
   let stage: GuestStage
   beforeAll(async () => {
-    stage = await GuestStage.on(instance, transport)
+    stage = await GuestStage.awake(instance)
   })
   afterAll(async () => {
     await stage?.desktop.destroy()

@@ -1,4 +1,4 @@
-// Guarantee: on real guests, over SSH and over the guest agent, a file arrives byte for byte, whole or not at all, whatever
+// Guarantee: on real guests, a file arrives byte for byte, whole or not at all, whatever
 // it is called, and what the guest's file system refuses has its name and leaves nothing behind.
 import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -11,31 +11,25 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
-import { NetworkedHost } from './parts/networked-host.ts'
-import { allTransports, networkedImagesDir } from './parts/transports.ts'
+import { Instance } from './parts/instance.ts'
 
 const mib = 1024 * 1024
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** The guest agent takes seconds if SSH takes a fraction of one. */
-const longRounds = { ssh: 200, qga: 20, tcp: 20 }
 const hash = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 let instance: Instance
-let networked: NetworkedHost
 beforeAll(async () => {
-  instance = await GuestStage.instance()
-  networked = await NetworkedHost.start(instance, networkedImagesDir)
+  instance = await Instance.start()
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
-  await networked?.[Symbol.asyncDispose]()
 })
 
-describe.each(allTransports)('over %s', (transport) => {
+describe('in a guest', () => {
   let stage: GuestStage
   beforeAll(async () => {
-    stage = await GuestStage.on(instance, transport)
+    stage = await GuestStage.awake(instance)
   })
   afterAll(async () => {
     await stage?.desktop.destroy()
@@ -45,7 +39,7 @@ describe.each(allTransports)('over %s', (transport) => {
   const get = (path: string) => stage.get(path)
   const litter = async (folder: string) => (await stage.run(`ls -A ${folder} | grep -c '^.dormouse-' || :`)).trim()
 
-  const rounds = long ? longRounds[transport] : 5
+  const rounds = long ? 200 : 5
   test(`8 MiB written ${rounds} times come back with the same hash, under load`, { timeout: 1_800_000 }, async () => {
     await stage.run('(while [ ! -e /run/enough ]; do :; done) </dev/null >/dev/null 2>&1 &')
     for (let round = 0; round < rounds; round++) {
@@ -86,7 +80,6 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await get('/srv/nothing')).toHaveLength(0)
     const version = Buffer.from(await get('/proc/version')).toString()
     expect(version).toMatch(/^Linux version/)
-    if (transport === 'qga') return
     const { url } = await stage.desktop.files.url('/proc/version')
     expect(await (await fetch(url)).text()).toBe(version)
     const part = await stage.desktop.files.readPart('/proc/version', { offset: 6, length: 7 })
@@ -200,10 +193,6 @@ describe.each(allTransports)('over %s', (transport) => {
     writeFileSync(join(folder, 'large'), randomBytes(10 * mib))
     const archive = execFileSync('tar', ['-cf', '-', '-C', folder, '.'], { maxBuffer: 64 * mib })
     const { files } = stage.desktop
-    if (transport === 'qga') {
-      expect(await codeOf(files.writeArchive('/srv/folder', archive))).toBe('guest_unavailable')
-      return
-    }
     await stage.run('mkdir -p /srv/folder/deep && echo old >/srv/folder/deep/many-7 && echo kept >/srv/folder/kept')
     await files.writeArchive('/srv/folder', archive)
     expect(await stage.run('cat /srv/folder/kept; rm /srv/folder/kept')).toBe('kept\n')

@@ -5,11 +5,12 @@ import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { QemuProcesses } from '@dormouse/agent/driver/libvirt/qemu-processes.ts'
-import { GuestAgentTransport } from '@dormouse/agent/guest-agent/transport.ts'
+import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
 import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
+import { openPort } from '@dormouse/agent/ssh/open-port.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
@@ -58,8 +59,8 @@ async function awakeDesktop(): Promise<string> {
 const connectionTo = (id: string) =>
   new SshConnection({
     desktopId: id,
-    address: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
-    agent: new GuestAgentTransport(agentCall({ agent: () => host.guestAgent(domain(id)), activity: activityOf(id) })),
+    open: (...how) => openPort(join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`), ...how),
+    agent: new QemuGuestAgent(agentCall({ agent: () => host.guestAgent(domain(id)), activity: activityOf(id) })),
     activity: activityOf(id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),

@@ -1,20 +1,17 @@
-// Guarantee: on real guests, over SSH and over the guest agent, many transfers and commands at once on one desktop all
+// Guarantee: on real guests, many transfers and commands at once on one desktop all
 // succeed, and none of them holds up the others for long.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { GuestStage, md5 } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
-import { transports } from './parts/transports.ts'
+import { Instance } from './parts/instance.ts'
 
 const mib = 1024 * 1024
 const many = 50
 const desktops = 20
-/** The guest agent takes minutes if SSH takes seconds. */
-const sizes = { ssh: 8 * mib, qga: mib }
 
 let instance: Instance
 beforeAll(async () => {
-  instance = await GuestStage.instance({ DORMOUSE_AGENT_PROCESSORS: '16' })
+  instance = await Instance.start({ DORMOUSE_AGENT_PROCESSORS: '16' })
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
@@ -28,12 +25,12 @@ async function took(stage: GuestStage): Promise<number> {
 }
 const longest = (timesMs: number[]) => Math.round(Math.max(...timesMs))
 
-describe.each(transports)('over %s', (transport) => {
+describe('in a guest', () => {
   let stage: GuestStage
   let neighbour: GuestStage
   beforeAll(async () => {
-    stage = await GuestStage.on(instance, transport)
-    neighbour = await GuestStage.on(instance, transport)
+    stage = await GuestStage.awake(instance)
+    neighbour = await GuestStage.awake(instance)
   })
   afterAll(async () => {
     await stage?.desktop.destroy()
@@ -43,7 +40,7 @@ describe.each(transports)('over %s', (transport) => {
   test(`${many} transfers at once arrive, in and out, and a command finds room beside them, there and on a neighbour`, async () => {
     const files = Array.from({ length: many }, (_, i) => ({
       path: `/run/many/${i % 8}`,
-      bytes: randomBytes(sizes[transport]),
+      bytes: randomBytes(8 * mib),
     }))
     await stage.run('mkdir -p /run/many && mount -t tmpfs -o size=160m tmpfs /run/many')
     let done = 0
@@ -59,7 +56,7 @@ describe.each(transports)('over %s', (transport) => {
     }
     await Promise.all(moving)
     console.info(
-      `${transport}: ${beside.length} commands beside ${done} writes, longest ${longest(beside)} ms; next door ${longest(nextDoor)} ms`,
+      `${beside.length} commands beside ${done} writes, longest ${longest(beside)} ms; next door ${longest(nextDoor)} ms`,
     )
     const kept = (await stage.run('cd /run/many; md5sum *')).trim().split('\n')
     const written = new Set(files.map(({ bytes }) => md5(bytes)))

@@ -7,11 +7,12 @@ import { unknownActivity } from '@dormouse/agent/driver/guest-activity.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
-import { GuestAgentTransport } from '@dormouse/agent/guest-agent/transport.ts'
+import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
 import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
+import { openPort } from '@dormouse/agent/ssh/open-port.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { type Domain, LibvirtHost, migrateFlag, xmlFlag } from '@dormouse/node-libvirt'
@@ -63,15 +64,13 @@ const wish = (desktopId: string, command: string) => {
 }
 
 const agentOn = (side: Side, id: string) =>
-  new GuestAgentTransport(
-    agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), activity: unknownActivity }),
-  )
+  new QemuGuestAgent(agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), activity: unknownActivity }))
 
 /** The only one who holds the desktop's port on that host; the keys moved along. */
 const connectionOn = (side: Side, id: string) =>
   new SshConnection({
     desktopId: id,
-    address: async () => ({ path: join(room(side.stage, 'sockets'), `${id}.ssh`) }),
+    open: (...how) => openPort(join(room(side.stage, 'sockets'), `${id}.ssh`), ...how),
     agent: agentOn(side, id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),

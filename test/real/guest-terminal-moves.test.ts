@@ -3,8 +3,7 @@
 import { type AdminClient, createAdminClient, createClient, Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
-import { GuestStage } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const size = { cols: 80, rows: 24 }
 
@@ -28,7 +27,7 @@ class Noted extends WebSocket {
 }
 
 beforeAll(async () => {
-  instance = await GuestStage.instance({}, ['--no-tour', '--hosts', '2'])
+  instance = await Instance.start({}, ['--no-tour', '--hosts', '2'])
   const { base_url: baseUrl, api_key: apiKey, operator_key: operatorKey } = instance.local
   admin = createAdminClient({ baseUrl, operatorKey })
   const { id } = await instance.create({ imageVersion: 'mini' })

@@ -5,7 +5,7 @@ import { createClient, Desktop, type Terminal } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { GuestStage } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const MiB = 1024 * 1024
 const afterBytes = 2 * MiB
@@ -25,8 +25,8 @@ class Noted extends WebSocket {
 }
 
 beforeAll(async () => {
-  instance = await GuestStage.instance()
-  stage = await GuestStage.on(instance, 'ssh')
+  instance = await Instance.start()
+  stage = await GuestStage.awake(instance)
   const { base_url: baseUrl, api_key: apiKey } = instance.local
   desktop = await Desktop.connect(stage.desktop.id, { client: createClient({ baseUrl, apiKey, webSocket: Noted }) })
 })

@@ -10,7 +10,7 @@ import { createClient, Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { typed } from './parts/command-line.ts'
 import { GuestStage } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const mib = 1024 * 1024
 const sizeMiB = 1024
@@ -21,8 +21,8 @@ let folder: string
 let file: string
 let digest: string
 beforeAll(async () => {
-  instance = await GuestStage.instance()
-  stage = await GuestStage.on(instance, 'ssh')
+  instance = await Instance.start()
+  stage = await GuestStage.awake(instance)
   folder = mkdtempSync(join(tmpdir(), 'dormouse-upload-'))
   file = join(folder, 'large')
   const hash = createHash('md5')

@@ -8,15 +8,15 @@ import { waitFor } from '../wait-for.ts'
 import { inTerminal } from './parts/command-line.ts'
 import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
-import type { Instance } from './parts/instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const mib = 1024 * 1024
 
 let instance: Instance
 let stage: GuestStage
 beforeAll(async () => {
-  instance = await GuestStage.instance()
-  stage = await GuestStage.on(instance, 'ssh')
+  instance = await Instance.start()
+  stage = await GuestStage.awake(instance)
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()

@@ -7,8 +7,8 @@ import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { arm, dhcp, frames, hears, listening, named, type Party, send } from './parts/intruder.ts'
 import { NetworkedHost } from './parts/networked-host.ts'
+import { makeNetworkedImage, networkedDesktop, networkedImagesDir } from './parts/networked-image.ts'
 import { Surroundings } from './parts/surroundings.ts'
-import { desktopOver, makeImages, networkedImagesDir } from './parts/transports.ts'
 import { guest } from './parts/witness.ts'
 
 let instance: Instance
@@ -20,7 +20,7 @@ let own: Party
 let theirs: Party
 let gateway: Party
 beforeAll(async () => {
-  await makeImages()
+  await makeNetworkedImage()
   instance = await Instance.start({ DORMOUSE_TIER_SMALL: '1,256,10', DORMOUSE_HEARTBEAT_SECS: '1' }, [
     '--simulated',
     '1',
@@ -28,7 +28,7 @@ beforeAll(async () => {
   ])
   networked = await NetworkedHost.start(instance, networkedImagesDir)
   around = await Surroundings.of(networked)
-  ;[intruder, victim] = await Promise.all([desktopOver(instance, 'tcp', 'qga'), desktopOver(instance, 'tcp', 'qga')])
+  ;[intruder, victim] = await Promise.all([networkedDesktop(instance), networkedDesktop(instance)])
   ;[own, theirs] = await Promise.all([partyOf(intruder), partyOf(victim)])
   gateway = around.gateway
   await Promise.all([arm(intruder), serve(victim)])

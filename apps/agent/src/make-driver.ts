@@ -15,12 +15,13 @@ export function makeDriver(config: AgentConfig, log: Log, observeCall?: CallObse
   return config.driver === 'libvirt' ? libvirtFrom(config, log, observeCall) : simulatedFrom(config)
 }
 
-/** The driver's guests: real ones by SSH and guest agent, with their keys in `keysDir`; simulated ones directly. */
+/** The driver's guests: real ones by SSH, with their keys in `keysDir`; simulated ones directly. */
 export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
   if (driver.kind === 'libvirt') return new GuestConnections(driver, keysDir, log)
   return {
     guest: (desktopId) => driver.guest(desktopId),
     nobody: (buildId) => driver.templates.guest(buildId),
+    meet: async () => undefined,
     introduce: async () => [],
     tell: (desktopId, news) => driver.guest(desktopId).tell(news),
     forget: async () => undefined,

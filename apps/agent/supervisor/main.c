@@ -1,6 +1,6 @@
-// The program that the agent installs in a guest: it starts commands that last, and reads and controls them. Each is supervised
-// by a process of its own, so it outlives the connection, the agent, and hibernation. It also waits for what the host tells a
-// guest after a wake. Usage: main FOLDER OPERATION ... or main wake [PORT]
+// The program that the agent brings into a guest: it starts commands that last, and reads and controls them. Each is supervised
+// by a process of its own, so it outlives the connection, the agent, and hibernation. It also serves the virtio ports to the
+// host. Usage: main FOLDER OPERATION ... or main port ssh|wake [DEVICE]
 #include "sys.h"
 #include "record.h"
 #include "index.h"
@@ -9,6 +9,7 @@
 #include "supervise.h"
 #include "watch.h"
 #include "wake.h"
+#include "ports.h"
 
 static u8 bytes[768 * KiB];
 enum { MOST_READ = 720 * KiB };
@@ -16,17 +17,6 @@ enum { MOST_READ = 720 * KiB };
 static int write_new(const char *path) {
   return (int)sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 }
-/** Leaves the cgroup of the service that the host's connection belongs to: its end would end the command. */
-static void leave_cgroup(void) {
-  static const char *const procs[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"};
-  for (int i = 0; i < 2; i++) {
-    int fd = (int)sys_open(procs[i], O_WRONLY, 0);
-    if (fd < 0) continue;
-    sys_write(fd, "0", 1);
-    sys_close(fd);
-  }
-}
-
 static void title_of(struct head *h, char **argv) {
   for (; *argv; argv++) {
     if (h->title_bytes && h->title_bytes < sizeof h->title) h->title[h->title_bytes++] = ' ';
@@ -334,7 +324,7 @@ EXPORTED void begin(u64 *stack) {
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
   u64 ignore[4] = {1, 0, 0, 0};
   sys_sigaction(SIG_PIPE, ignore);
-  if (argc >= 2 && same(argv[1], "wake")) wait_for_wakes(argc > 2 ? argv[2] : "/dev/virtio-ports/org.dormouse.wake.0");
+  if (argc >= 3 && same(argv[1], "port")) serve_port(argv[2], argc > 3 ? argv[3] : NULL, envp);
   if (argc < 3) fail("usage");
   int folder = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
   sys_umask(0077);

@@ -1,5 +1,5 @@
 // The guest's end of the wake port: waits on a virtio port for its host, which tells it what it cannot know after its memory
-// was restored. The protocol is in infra/guest-image/wake-port/README.md. It starts no program.
+// was restored. The protocol is in README.md. It starts no program.
 //
 // It waits in the kernel: a write to the port blocks until a host connects, a read until there are bytes or the host is gone.
 enum { RNDADDENTROPY = 0x40085203, RNDRESEEDCRNG = 0x5207 };
@@ -231,7 +231,7 @@ static i64 take(u64 start, u64 end) {
 }
 
 /** Until the host is gone: true; or the port: false. */
-static int serve_port(void) {
+static int hear_host(void) {
   u64 start = 0, seen = 0;
   message_held = 0;
   nonce[0] = 0;
@@ -258,15 +258,18 @@ static int serve_port(void) {
   }
 }
 
+/** Keeps a guest that runs out of memory reachable. Commands undo this for themselves. */
+static void keep_from_oom(void) {
+  i64 score = sys_open("/proc/self/oom_score_adj", O_WRONLY, 0);
+  if (score >= 0) sys_write(score, "-900", 4), sys_close(score);
+}
+
 /** Serves the port at the path, and never returns. `-` is standard input, for tests: it ends with its host. */
 __attribute__((noreturn)) static void wait_for_wakes(const char *path) {
   sys_setpriority(-20);
-  // Keeps a guest that runs out of memory reachable.
-  i64 score = sys_open("/proc/self/oom_score_adj", O_WRONLY, 0);
-  if (score >= 0) sys_write(score, "-900", 4), sys_close(score);
   if (same(path, "-")) {
     answer_fd = 0;
-    serve_port();
+    hear_host();
     leave(0);
   }
   // The port may appear a little after this program starts. If there is none, it looks once a minute.
@@ -275,7 +278,7 @@ __attribute__((noreturn)) static void wait_for_wakes(const char *path) {
     if (answer_fd >= 0) {
       tries = 0;
       // Even if the port does not block, this is no busy loop.
-      while (serve_port()) pause_for(0, second / 100);
+      while (hear_host()) pause_for(0, second / 100);
       sys_close(answer_fd);
       pause_for(1, 0);
     } else if (tries < 300) pause_for(0, second / 5);

@@ -416,6 +416,14 @@ export const refusals = {
     what: 'the desktop’s image could not be fetched',
     next: 'retry later',
   },
+  image_unsuited: {
+    status: 409,
+    from: 'host',
+    fault: 'image',
+    internalOnly: true,
+    what: 'the desktop’s image lacks what its guest must offer: QEMU’s guest agent, which runs programs, and OpenSSH’s sshd',
+    next: 'create a desktop with another image, or ask the operator to mend this one',
+  },
   memory_image_damaged: {
     status: 409,
     from: 'host',

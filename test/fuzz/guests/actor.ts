@@ -53,7 +53,7 @@ export class Actor implements Guest {
     return this.manner.agent ? this.manner.agent(command, fair) : fair(command)
   }
 
-  /** As `dormouse-ssh-port` does: returns the latest question, and begins SSH if the host says go. */
+  /** As our program does: returns the latest question, and begins SSH if the host says go. */
   port(socket: Socket): void {
     if (this.manner.door) this.manner.door(socket)
     else this.#fairPort(socket)
@@ -114,8 +114,6 @@ function fairAgent(publicKey: string): Agent {
   return async (command) => {
     const { execute } = JSON.parse(command) as { execute: string }
     if (execute === 'guest-exec') return returned({ pid: 1 })
-    if (execute === 'guest-file-open') return returned(1)
-    if (execute === 'guest-file-read') return returned({ count: 0, 'buf-b64': '', eof: true })
     if (execute !== 'guest-exec-status') return returned({})
     return returned({ exited: true, exitcode: 0, 'out-data': Buffer.from(publicKey).toString('base64') })
   }

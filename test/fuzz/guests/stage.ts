@@ -14,9 +14,6 @@ import { Service } from '../service.ts'
 import { Actor, type Manner } from './actor.ts'
 import { Hypervisor } from './hypervisor.ts'
 
-/** By what its image says that a guest is reached. */
-type Way = 'ssh' | 'qga'
-
 export interface Answer {
   status: number
   text: string
@@ -65,11 +62,11 @@ export class Stage implements AsyncDisposable {
   }
 
   /** On that service; without one, on one that is started for it. */
-  static async start(way: Way, target: Target | undefined, say: (line: string) => void): Promise<Stage> {
+  static async start(target: Target | undefined, say: (line: string) => void): Promise<Stage> {
     const service = target ? undefined : await Service.at(undefined, say)
     const stage = new Stage(target ?? service!.target, service)
     try {
-      await stage.#begin(way)
+      await stage.#begin()
       return stage
     } catch (error) {
       await stage[Symbol.asyncDispose]()
@@ -121,12 +118,11 @@ export class Stage implements AsyncDisposable {
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
   }
 
-  async #begin(way: Way): Promise<void> {
+  async #begin(): Promise<void> {
     // Of no other host: where a desktop of this image wakes, is then known.
-    const image = `fuzz-${process.pid}-${way}`
+    const image = `fuzz-${process.pid}`
     mkdirSync(join(this.#folder, 'images', image), { recursive: true })
-    const transports = way === 'ssh' ? ['ssh', 'qga'] : ['qga']
-    const text = JSON.stringify({ ...manifest, name: image, transports })
+    const text = JSON.stringify({ ...manifest, name: image })
     writeFileSync(join(this.#folder, 'images', image, 'manifest.json'), text)
     this.#hypervisor = await Hypervisor.start((uuid) => this.#actorOf(uuid))
     await this.#startAgent(image)
@@ -201,7 +197,7 @@ export class Stage implements AsyncDisposable {
     return { id, actor: this.#actorOf(id), ask }
   }
 
-  /** Its guest is fair now: a command is answered, over whatever way. */
+  /** Its guest is fair now: a command is answered. */
   async #works(desk: Desk): Promise<string[]> {
     for (const ends = Date.now() + linkedMs; ; await sleep(200)) {
       const { status, text } = await desk.ask('POST', '/exec', '{"command":"true","timeout_secs":20}')

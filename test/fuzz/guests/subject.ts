@@ -16,8 +16,8 @@ export class GuestSubject implements Subject {
     this.#trying = trying
   }
 
-  static async begin(way: 'ssh' | 'qga', { target, say }: Wish, trying: Trying): Promise<GuestSubject> {
-    return new GuestSubject(await Stage.start(way, target, say), trying)
+  static async begin({ target, say }: Wish, trying: Trying): Promise<GuestSubject> {
+    return new GuestSubject(await Stage.start(target, say), trying)
   }
 
   get pid(): number {

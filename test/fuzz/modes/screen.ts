@@ -13,7 +13,7 @@ export const screen: Mode = {
   about: 'a hostile RFB server, against a real agent and the relay to its viewers',
   remote: false,
   begin: (wish) =>
-    GuestSubject.begin('qga', wish, (stage, dice) => {
+    GuestSubject.begin(wish, (stage, dice) => {
       const bytes = screenBytes(dice)
       const shown = { bytes: bytes.toString('base64').slice(0, 2_000) }
       const picture = pictureOf(dice)

@@ -14,7 +14,7 @@ export const ssh: Mode = {
   about: 'a hostile SSH server in a guest, against a real agent',
   remote: false,
   begin: (wish) =>
-    GuestSubject.begin('ssh', wish, (stage, dice) => {
+    GuestSubject.begin(wish, (stage, dice) => {
       const { manner, kind, shown } = sshPlan(dice)
       return stage.with(manner, async (desk, cut) => {
         const timer = setInterval(cut, goesOnMs)

@@ -1,4 +1,4 @@
-// One desktop that is awake and reached in one way, and what the tests of guests do with it. The desktops of a file of
+// One desktop that is awake, and what the tests of guests do with it. The desktops of a file of
 // tests share an instance.
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -7,8 +7,7 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { type Client, createClient, type Desktop, type ExecBody } from '@dormouse/client'
 import { expect } from 'vitest'
 import { waitFor } from '../../wait-for.ts'
-import { Instance } from './instance.ts'
-import { desktopOver, makeImages, type Transport } from './transports.ts'
+import type { Instance } from './instance.ts'
 
 export class GuestStage {
   readonly instance: Instance
@@ -21,21 +20,11 @@ export class GuestStage {
     this.client = createClient({ baseUrl: instance.local.base_url, apiKey: instance.local.api_key, retries: 0 })
   }
 
-  /** An instance whose host has the images for both ways in. */
-  static async instance(env: Record<string, string> = {}, words?: string[]): Promise<Instance> {
-    await makeImages()
-    return Instance.start(env, words)
-  }
-
-  /** On a desktop that is awake, reached in whatever way its host finds. */
+  /** On a desktop that is awake. */
   static async awake(instance: Instance): Promise<GuestStage> {
     const desktop = await instance.create({ imageVersion: 'mini' })
     await desktop.wake()
     return new GuestStage(instance, desktop)
-  }
-
-  static async on(instance: Instance, transport: Transport): Promise<GuestStage> {
-    return new GuestStage(instance, await desktopOver(instance, transport))
   }
 
   /** Without a key: what runs is the command alone. */

@@ -97,8 +97,7 @@ async function identify({ guests }: FirstWakeDeps, turn: Turn, news: WakeNews): 
   for (;;) {
     turn.signal.throwIfAborted()
     try {
-      if (await guests.tell(turn.fence.desktopId, news)) return
-      refuse('guest_silent', 'the guest has no port on which it could be given an identity')
+      return await guests.tell(turn.fence.desktopId, news)
     } catch (error) {
       const isLate = performance.now() >= deadline
       if (isLate || !(error instanceof Refusal) || error.code !== 'guest_unavailable') throw error

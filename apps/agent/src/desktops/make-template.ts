@@ -1,14 +1,18 @@
 // How a template is made: a guest that is nobody's is booted from the image, sealed, saved and ended. Whatever fails or dies on the
 // way leaves no template.
-import type { DesktopSpec } from '@dormouse/contract'
+import type { DesktopSpec, ExecCommand } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
 import type { TemplateTraits } from '../driver/templates.ts'
 import type { Guests } from '../guest/guests.ts'
 import { becomesReady, untilAnswers } from '../guest/ready.ts'
 import type { Readiness } from '../images/images.ts'
 import { unlessAborted } from '../mechanics/deadlines.ts'
+import { bringIn } from '../scripts/bring-in.ts'
+import { quote } from '../scripts/quote.ts'
 import { parseSealed, type SealedGuest, sealScript, sealSecs } from '../scripts/seal.ts'
+import { limitedFunction } from '../scripts/time-limit.ts'
 import { keyOf, type Template, type TemplateFolders } from './template-folders.ts'
 
 export interface MakeDeps {
@@ -76,16 +80,28 @@ async function sealed(
   signal: AbortSignal,
 ): Promise<SealedGuest> {
   const deadline = performance.now() + bootMs
+  const agent = guests.nobody(buildId)
   const nobody = {
     driver: { domain: (id: string) => driver.templates.domain(id) },
-    guests: { guest: (id: string) => guests.nobody(id) },
+    guests: {
+      guest: () => ({ setTime: () => agent.setTime(), exec: (command: ExecCommand) => runLimited(agent, command) }),
+    },
   }
   await untilAnswers(nobody, buildId, bootMs, signal)
+  await unlessAborted(bringIn(agent), signal)
   const target = { desktopId: buildId, generation: 0 }
   if (readiness && !(await becomesReady(nobody, { ...target, ...readiness, maxTries: Infinity, deadline }, signal)))
     throw new Error('the template’s guest was not ready in time')
-  const command = { ...target, command: sealScript, cwd: null, env: {}, stdin: null, timeoutSecs: sealSecs }
-  const { exitCode, stdout, stderr } = await unlessAborted(guests.nobody(buildId).exec(command), signal)
-  if (exitCode !== 0) throw new Error(`the template’s guest could not be sealed: ${stderr.trim().slice(0, 200)}`)
-  return parseSealed(stdout)
+  const { exitCode, stdout, stderr } = await unlessAborted(agent.run(sealScript, sealSecs), signal)
+  if (exitCode !== 0)
+    throw new Error(`the template’s guest could not be sealed: ${stderr.toString().trim().slice(0, 200)}`)
+  return parseSealed(stdout.toString())
+}
+
+/** Over the guest agent, which ends nothing by itself. */
+async function runLimited(agent: GuestAgent, { command, timeoutSecs }: ExecCommand) {
+  const words = typeof command === 'string' ? ['/bin/sh', '-c', command] : command
+  const script = `${limitedFunction}limited ${timeoutSecs} ${words.map(quote).join(' ')} </dev/null >/dev/null 2>&1`
+  const { exitCode } = await agent.run(script, timeoutSecs + 1)
+  return { exitCode: exitCode ?? null }
 }

@@ -303,14 +303,6 @@ test('what could not be ended when a template failed is ended a minute later, an
   await made(bench, { ...spec, memoryMiB: 32 })
 })
 
-test('an image without a program that takes an identity gets no template', async () => {
-  await using bench = await start()
-  bench.driver.faults.wakePort = false
-  expect(await path(bench)).toBe('boot')
-  await bench.parts.templates.settled()
-  await expectNoTemplate(bench)
-})
-
 test('without space for templates none is made, and none is used', async () => {
   await using bench = await Bench.start()
   expect(await path(bench)).toBe('boot')

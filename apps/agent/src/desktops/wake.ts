@@ -13,6 +13,7 @@ import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { requestNewAddress } from '../guest/new-address.ts'
 import { becomesReady, untilAnswers, untilResumed } from '../guest/ready.ts'
+import { unlessAborted } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
 import { emptyUnidentified, type FirstWakeDeps, firstWake } from './first-wake.ts'
@@ -63,11 +64,22 @@ export async function wake(
       explain(deps, turn, error),
     )
   }
+  if (wokeBy === 'boot') await unlessAborted(meet(deps, turn, resumedFrom), turn.signal)
   // Not awaited: the desktop can be used without a network.
   if (resumedFrom === 'memory') void requestNewAddress(deps, desktopId, turn.fence.generation)
   const ready = await isReady(deps, turn, resumedFrom, deadline)
   if (ready && wokeBy === 'boot' && resumedFrom === 'image') deps.templates.want(desktopId, request.spec)
   return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }) }
+}
+
+/** A guest that has booted gets what serves its host. Only at the first boot may the image turn out to be unfit. */
+async function meet({ guests, log }: WakeDeps, { fence }: Turn, resumedFrom: ResumedFrom): Promise<void> {
+  try {
+    await guests.meet(fence.desktopId)
+  } catch (error) {
+    if (!(error instanceof Refusal) || (error.code === 'image_unsuited' && resumedFrom === 'image')) throw error
+    log.warn({ err: error, desktopId: fence.desktopId }, 'a guest that has booted was not reached yet over SSH')
+  }
 }
 
 /** Before the image of a copy is spent: a process that fails to answer is no copy. */

@@ -16,9 +16,6 @@ export class AgentRefused extends Error {
   override readonly name = 'AgentRefused'
 }
 
-/** A port that only the host can open, or the guest's network address; `localAddress` is the host's own on that network. */
-export type SshAddress = { path: string } | { host: string; port: number; localAddress: string }
-
 /**
  * What a guest is told when its memory was restored. Each time it also gets the time and new randomness: it may have the
  * clock and the random numbers of another moment, or of another guest.
@@ -32,10 +29,9 @@ export interface WakeNews {
 export interface GuestAccess {
   agent: AgentCall
   activity: GuestActivity
-  /** Where the guest's SSH server listens now; undefined if it has none. */
-  sshAddress: () => Promise<SshAddress | undefined>
-  /** The socket of the port on which a program in the guest waits for `WakeNews`; undefined if its domain has none. */
-  wakeSocket: () => Promise<string | undefined>
+  /** The sockets of the ports that our program serves in the guest: for SSH, and for `WakeNews`. */
+  sshSocket: () => Promise<string>
+  wakeSocket: () => Promise<string>
 }
 
 /**

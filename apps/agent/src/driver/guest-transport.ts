@@ -1,4 +1,4 @@
-// What a guest can be asked to do, over whatever transport.
+// What a guest can be asked to do.
 import {
   type EntryChange,
   type ExecCommand,
@@ -18,11 +18,25 @@ export class CommandLost extends Refusal {
   }
 }
 
-export interface GuestTransport {
+/** What a guest's agent is for: it says that the guest is alive, sets its clock, and brings in what the rest needs. */
+export interface GuestAgent {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */
   ping(): Promise<void>
   /** Sets the guest's clock to the host's. */
   setTime(): Promise<void>
+  /** Runs a script of ours to its end, or throws `guest_deadline`. Script and input have at most 56 KiB as JSON. */
+  run(script: string, timeoutSecs: number, input?: Buffer): Promise<ProgramEnd>
+}
+
+/** How a program ended, and what it printed. */
+export interface ProgramEnd {
+  exitCode: number | undefined
+  signal: number | undefined
+  stdout: Buffer
+  stderr: Buffer
+}
+
+export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
   /** Starts a script of ours that answers what it is sent; undefined if that cannot be had at once. */

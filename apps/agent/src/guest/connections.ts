@@ -1,15 +1,16 @@
 // The guests of a hypervisor whose guests are reached from their host: an SSH connection per desktop, kept open with a
-// warm shell on it, and the guest agent beside it.
+// warm shell on it. The guest agent brings in what that needs.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { GuestAccess, GuestEvent, WakeNews } from '../driver/guest-access.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
-import { GuestAgentTransport } from '../guest-agent/transport.ts'
-import { SshConnection } from '../ssh/connection.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
+import { QemuGuestAgent } from '../guest-agent/agent.ts'
+import { SshConnection, type SshConnectionOptions } from '../ssh/connection.ts'
 import { SshKeys } from '../ssh/keys.ts'
+import { openPort } from '../ssh/open-port.ts'
+import { type SshAccess, SshTransport } from '../ssh/transport.ts'
 import { WarmShell } from '../ssh/warm-shell.ts'
 import type { Guests } from './guests.ts'
-import { type SshAccess, SshFirstTransport } from './ssh-first.ts'
 import { tellGuest } from './wake-port.ts'
 
 /** The hypervisor's side: raw connections, and what happens to guests. */
@@ -31,22 +32,24 @@ export class GuestConnections implements Guests {
     host.listen((event) => event.type === 'guest' && this.#heard(event))
   }
 
-  guest(desktopId: DesktopId): SshFirstTransport {
+  guest(desktopId: DesktopId): SshTransport {
     const access = this.#host.guestAccess(desktopId)
-    const agent = new GuestAgentTransport(access.agent)
-    return new SshFirstTransport(this.#kept.get(desktopId) ?? this.#keep(desktopId, access, agent), agent)
+    const agent = new QemuGuestAgent(access.agent)
+    return new SshTransport(this.#keptFor(desktopId, access, agent), agent)
   }
 
-  async tell(desktopId: DesktopId, news: WakeNews = {}): Promise<boolean> {
-    const path = await this.#host.guestAccess(desktopId).wakeSocket()
-    if (path === undefined) return false
-    await tellGuest(path, news)
+  async meet(desktopId: DesktopId): Promise<void> {
+    const access = this.#host.guestAccess(desktopId)
+    await this.#keptFor(desktopId, access, new QemuGuestAgent(access.agent)).connection.meet()
+  }
+
+  async tell(desktopId: DesktopId, news: WakeNews = {}): Promise<void> {
+    await tellGuest(await this.#host.guestAccess(desktopId).wakeSocket(), news)
     this.guest(desktopId).connectSoon()
-    return true
   }
 
-  nobody(buildId: string): GuestTransport {
-    return new GuestAgentTransport(this.#host.guestAccess(buildId).agent)
+  nobody(buildId: string): GuestAgent {
+    return new QemuGuestAgent(this.#host.guestAccess(buildId).agent)
   }
 
   introduce(desktopId: DesktopId): Promise<WakeNews['files']> {
@@ -64,7 +67,7 @@ export class GuestConnections implements Guests {
 
   #heard({ desktopId, change }: GuestEvent): void {
     if (change === 'killed') this.#drop(desktopId)
-    else if (change === 'interrupted') this.#kept.get(desktopId)?.connection.close()
+    else if (change === 'interrupted') this.#kept.get(desktopId)?.connection.interrupt()
     else if (change === 'kept') this.#rest(desktopId)
     else this.#kept.get(desktopId)?.connection.probe()
   }
@@ -81,8 +84,11 @@ export class GuestConnections implements Guests {
     this.#kept.delete(desktopId)
   }
 
-  #keep(desktopId: DesktopId, { activity, sshAddress: address }: GuestAccess, agent: GuestTransport) {
-    const connection = new SshConnection({ desktopId, agent, activity, address, keys: this.#keys, log: this.#log })
+  #keptFor(desktopId: DesktopId, { activity, sshSocket }: GuestAccess, agent: GuestAgent): SshAccess {
+    const known = this.#kept.get(desktopId)
+    if (known) return known
+    const open: SshConnectionOptions['open'] = async (...how) => openPort(await sshSocket(), ...how)
+    const connection = new SshConnection({ desktopId, agent, activity, open, keys: this.#keys, log: this.#log })
     const kept = { connection, warmShell: new WarmShell(connection) }
     this.#kept.set(desktopId, kept)
     return kept

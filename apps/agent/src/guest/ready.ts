@@ -1,7 +1,7 @@
 // Waits until a guest answers and its clock is set, and then until it is ready, where its image defines that. Tells a slow
 // guest from one whose process has ended.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
+import { type DesktopId, type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Domain } from '../driver/driver.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
@@ -12,7 +12,11 @@ import { type RestoredDeps, RestoredGuest } from './restored.ts'
 
 interface ReadyDeps {
   driver: { domain(id: string): Promise<Pick<Domain, 'state' | 'reason'> | undefined> }
-  guests: Pick<Guests, 'guest'>
+  guests: { guest(id: string): AnsweringGuest }
+}
+
+interface AnsweringGuest extends Pick<GuestTransport, 'setTime'> {
+  exec(command: ExecCommand, deadline: number): Promise<Pick<ExecResult, 'exitCode'>>
 }
 
 interface ResumedDeps extends ReadyDeps, RestoredDeps {
@@ -57,13 +61,13 @@ export async function untilAnswers(
 }
 
 /**
- * The same for a guest that was up when its memory was saved, and earlier for one that will not answer. A program that waits in it for its host answers first, and its
- * random numbers are new then; a guest without one, or with one that does not answer, is waited for as after a boot.
+ * The same for a guest that was up when its memory was saved, and earlier for one that will not answer. Our program in it answers
+ * first, and its random numbers are new then. If that does not answer, the guest is waited for as after a boot.
  */
 export async function untilResumed(deps: ResumedDeps, desktopId: DesktopId, timeoutMs: number, signal: AbortSignal) {
   const deadline = performance.now() + timeoutMs
   try {
-    if (await unlessAborted(deps.guests.tell(desktopId), signal)) return
+    return await unlessAborted(deps.guests.tell(desktopId), signal)
   } catch (error) {
     signal.throwIfAborted()
     if (!(error instanceof Refusal)) throw error
@@ -96,7 +100,7 @@ export async function becomesReady(deps: ReadyDeps, request: ReadyRequest, signa
 }
 
 /** One try. It is killed at its deadline, which is not waited for. */
-async function succeeds(guest: GuestTransport, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
+async function succeeds(guest: AnsweringGuest, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
   const { desktopId, generation, command, tryTimeoutSecs: timeoutSecs } = request
   const deadline = Math.min(request.deadline, performance.now() + timeoutSecs * 1_000)
   const exec = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
@@ -118,7 +122,7 @@ async function requireRunning({ driver }: ReadyDeps, desktopId: string): Promise
   refuse('hypervisor_failed', `the desktop's process ${what} before its guest answered${reason}`)
 }
 
-async function answers(guest: GuestTransport): Promise<boolean> {
+async function answers(guest: AnsweringGuest): Promise<boolean> {
   try {
     // A guest whose clock is set has answered: a ping before it would be one call more.
     await guest.setTime()

@@ -15,9 +15,7 @@ const manifestSchema = z.object({
   initrd: fileSchema,
   disk: fileSchema.extend({ virtual_size_bytes: z.int() }),
   cmdline: z.string(),
-  transports: z.array(z.string()).default(['qga']),
   clipboard: z.boolean().default(false),
-  wake_port: z.boolean().default(false),
   keyboard_layout: z.string().max(60).default('us'),
   ready: z
     .object({
@@ -46,12 +44,8 @@ export interface Image {
   manifestDigest: string
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
-  /** Where the guests' SSH server listens: on a port to the host, on their network only, or nowhere. */
-  ssh: 'port' | 'network' | undefined
   /** Whether a program in its guests shares their clipboard with the host (spice-vdagent). */
   clipboard: boolean
-  /** Whether a program in its guests waits on a port for what a wake has changed. */
-  wakePort: boolean
   /** Which characters the keys of its guests type, such as `us`. Images before this field have an American layout. */
   keyboardLayout: string
   /** Undefined if every guest that answers is ready. */
@@ -92,9 +86,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
 export function readManifest(folder: string, text: string): Image | undefined {
   const parsed = manifestSchema.safeParse(parseJson(text))
   if (!parsed.success) return undefined
-  const { kernel, initrd, disk, cmdline, machine, transports, clipboard, wake_port, ready, keyboard_layout } =
-    parsed.data
-  const ssh = transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined
+  const { kernel, initrd, disk, cmdline, machine, clipboard, ready, keyboard_layout } = parsed.data
   return {
     kernel: join(folder, kernel.file),
     initrd: join(folder, initrd.file),
@@ -103,13 +95,10 @@ export function readManifest(folder: string, text: string): Image | undefined {
     cmdline,
     machine,
     clipboard,
-    // A guest that answers on this port counts as awake, so commands must not depend on its guest agent.
-    wakePort: wake_port && ssh === 'port',
     keyboardLayout: keyboard_layout,
     digest: digestOf([disk, kernel, initrd]),
     manifestDigest: createHash('sha256').update(text).digest('hex'),
     ready: ready && { command: ready.command, tryTimeoutSecs: ready.try_timeout_secs },
-    ssh,
   }
 }
 

@@ -9,17 +9,9 @@ import {
   Refusal,
   refuse,
 } from '@dormouse/contract'
-import { trailerPrefix } from './collected-command.ts'
+import type { ProgramEnd } from '../driver/guest-transport.ts'
 import { notRunCode, notRunPrefix } from './command.ts'
 import { commandLimits } from './limits.ts'
-
-/** How a program ended, and what it printed. */
-export interface ProgramEnd {
-  exitCode: number | undefined
-  signal: number | undefined
-  stdout: Buffer
-  stderr: Buffer
-}
 
 const shownLength = 200
 
@@ -27,9 +19,7 @@ const shownLength = 200
 export function execResultOf(end: ProgramEnd, nonce: string, command: ExecCommand, durationMs: number): ExecResult {
   refuseNotRun(end, nonce, command)
   refuseUnlaunched(end, command)
-  const { stderr, cut } = splitTrailer(end.stderr, nonce)
-  const out = asOutput(end.stdout, cut.includes('o'))
-  const err = asOutput(stderr, cut.includes('e'))
+  const [out, err] = [asOutput(end.stdout), asOutput(end.stderr)]
   const { replyMaxBytes } = commandLimits
   const stdout = fitted(out, Math.max(replyMaxBytes / 2, replyMaxBytes - escapedBytes(err.text)))
   const rest = fitted(err, replyMaxBytes - escapedBytes(stdout.text))
@@ -82,7 +72,7 @@ export const startedTooLate = () =>
 /** What a command that was ended at its deadline had printed, for who asks for that; otherwise the refusal. */
 export function timedOutResult(end: ProgramEnd, command: ExecCommand, durationMs: number): ExecResult {
   if (!command.showsTimeout) throw ranTooLong(command)
-  const [out, err] = [asOutput(end.stdout, false), asOutput(end.stderr, false)]
+  const [out, err] = [asOutput(end.stdout), asOutput(end.stderr)]
   const [stdout, stderr] = [fitted(out, commandLimits.replyMaxBytes / 2), fitted(err, commandLimits.replyMaxBytes / 2)]
   return {
     ...{ exitCode: null, signal: null, stdout: stdout.text, stderr: stderr.text, timedOut: true, durationMs },
@@ -99,15 +89,8 @@ interface Output {
   truncated: boolean
 }
 
-function splitTrailer(stderr: Buffer, nonce: string): { stderr: Buffer; cut: string } {
-  const prefix = trailerPrefix(nonce)
-  const at = stderr.lastIndexOf(prefix, undefined, 'latin1')
-  if (at < 0) return { stderr, cut: '' }
-  return { stderr: stderr.subarray(0, at), cut: stderr.toString('latin1', at + prefix.length) }
-}
-
-function asOutput(bytes: Buffer, cut: boolean): Output {
-  return { text: bytes.toString('utf8', 0, execOutputMaxBytes), truncated: cut || bytes.length > execOutputMaxBytes }
+function asOutput(bytes: Buffer): Output {
+  return { text: bytes.toString('utf8', 0, execOutputMaxBytes), truncated: bytes.length > execOutputMaxBytes }
 }
 
 function fitted({ text, truncated }: Output, maxBytes: number): Output {

@@ -1,7 +1,7 @@
 // Refusals of a guest's file system, by the error messages of the guest's C library and of our scripts. Pure.
 import { Refusal, type RefusalCode, refuse } from '@dormouse/contract'
+import type { ProgramEnd } from '../driver/guest-transport.ts'
 import { codeByMessage } from './errnos.ts'
-import type { ProgramEnd } from './exec-result.ts'
 
 /** A body that is no archive; by its first word the control plane knows the field. */
 export const noArchive = 'body must be a whole tar archive, and not compressed'

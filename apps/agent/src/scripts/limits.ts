@@ -3,7 +3,7 @@
 const KiB = 1024
 const MiB = 1024 * KiB
 
-/** Commands, over either transport. */
+/** Commands. */
 export const commandLimits = {
   /** A reply must fit into one frame of the link, with its output escaped as JSON. */
   replyMaxBytes: 3.75 * MiB,
@@ -53,10 +53,6 @@ export const sshLimits = {
   keepaliveMs: 600,
   /** A busy guest that answers nothing for half a minute is unreachable. A port that stalls continues with each keepalive. */
   keepalives: 50,
-  /** How long a connection is worth waiting for before the guest agent is used instead. */
-  connectWaitMs: 2_500,
-  /** How long a failed attempt to connect is remembered: until then nothing waits for the next one. */
-  connectFailedMs: 15_000,
   /** How long a busy guest may take to start a command. The keepalives detect a guest that is unreachable. */
   openChannelMs: 20_000,
   /** How long the answer to a probe may take, and how long the guest's activity is then measured. */
@@ -84,25 +80,7 @@ export const watchdogLimits = {
   silenceWithoutAgentMs: 2_500,
 } as const
 
-/** Commands and scripts through the guest agent. */
-export const agentLimits = {
-  /** From host to guest, the agent's channel is safe up to 64 KiB at a time. */
-  callMaxBytes: 56 * KiB,
-  /** A longer input goes through a file. */
-  inputMaxBytes: 18 * KiB,
-  /** How long a busy guest may take to create the file that carries a script or an input. */
-  uploadMs: 10_000,
-  /** A command that ends within this time needs no watcher. */
-  shortCommandMs: 300,
-  /** How soon a guest that had no space for the watcher is asked again. */
-  watcherRetryMs: 1_000,
-  /** How long a short script of ours may take. */
-  scriptMs: 1_500,
-  /** How many unanswered requests to end a command mean that the guest is unreachable. */
-  unansweredKills: 8,
-} as const
-
-/** Files, over either transport. */
+/** Files. */
 export const fileLimits = {
   /** How long a script that creates folders or moves a file may take: it waits for the guest's disk only. */
   scriptMs: 30_000,
@@ -110,9 +88,6 @@ export const fileLimits = {
   placeMaxBytes: 16 * KiB,
   /** How much of the guest's error message is kept. */
   messageMaxLength: 4_096,
-  /** Through the agent; base64 adds a third, and 64 KiB at a time are safe from host to guest. */
-  agentWriteBytes: 45 * KiB,
-  agentReadBytes: 512 * KiB,
   /** How often removing an unfinished file is retried: a guest that reboots is back by then. */
   removeTries: 24,
   removeEveryMs: 5_000,
@@ -120,7 +95,7 @@ export const fileLimits = {
   transfersAtOnce: 4,
 } as const
 
-/** Listing entries, over either transport. */
+/** Listing entries. */
 export const entryLimits = {
   /** How long a search may take in the guest. */
   searchSecs: 25,

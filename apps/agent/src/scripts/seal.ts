@@ -37,8 +37,8 @@ if command -v systemctl >/dev/null; then
   pidof sshd >/dev/null && fail 'it runs an SSH server of its own, which has read its host key'
 fi
 idle() { set -- $(head -n 1 /proc/stat); echo $(($5 + $6)) $(($2 + $3 + $4 + $5 + $6 + $7 + $8)); }
-/usr/sbin/sshd -t -f /etc/dormouse/sshd_config 2>/dev/null
-for file in /usr/sbin/sshd /usr/lib/openssh/sftp-server /bin/sh /bin/bash /usr/bin/env /usr/sbin/resize2fs; do
+/usr/sbin/sshd -t 2>/dev/null
+for file in /usr/sbin/sshd /bin/sh /bin/bash /usr/bin/env /usr/sbin/resize2fs; do
   [ -r $file ] && cat $file >/dev/null
 done
 quiet=0 n=0
@@ -59,7 +59,7 @@ if [ -e /etc/machine-id ]; then id=yes; : >/etc/machine-id; fi
 read -r name </proc/sys/kernel/hostname
 echo "$name $id $hosts"
 rm -f /etc/ssh/ssh_host_* /var/lib/systemd/random-seed
-rm -rf /etc/dormouse/authorized_keys /etc/dormouse/authorized_keys.new /run/dormouse/*
+rm -f /etc/dormouse/authorized_keys* /run/dormouse/authorized_keys*
 pids=$(pidof sshd) && kill $pids
 sync
 exit 0

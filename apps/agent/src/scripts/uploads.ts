@@ -72,9 +72,6 @@ ${next}`
 export const writeAt = (offset: number): string =>
   `exec dd of="$t" bs=256k seek=${offset} oflag=seek_bytes conv=notrunc status=none`
 
-/** The temporary file's path, as `printPath` has it. */
-export const printPath = `printf '%s\\n' "$t"\n`
-
 /** Refuses unless the printed size is the offset. */
 export function checkOffset(printed: string, offset: number): void {
   if (printed === 'none') refuse('upload_lost', 'the upload’s file is no longer in the guest')

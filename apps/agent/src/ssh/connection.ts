@@ -5,23 +5,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Client, ClientChannel } from 'ssh2'
-import type { SshAddress } from '../driver/guest-access.ts'
 import { type GuestActivity, unknownActivity } from '../driver/guest-activity.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
+import { bringIn } from '../scripts/bring-in.ts'
 import { sshLimits } from '../scripts/limits.ts'
 import { discardOutput, openChannelCount, postponeKeepalive } from './channels.ts'
 import type { GuestKeys, SshKeys } from './keys.ts'
 import { KeysRejected, logIn } from './login.ts'
 import { openChannel } from './open-channel.ts'
-import { openConnection } from './open-connection.ts'
 import { watchConnection } from './watchdog.ts'
 
 export interface SshConnectionOptions {
   desktopId: DesktopId
-  /** Where the guest's SSH server listens; undefined if it has none. */
-  address: () => Promise<SshAddress | undefined>
-  /** Exchanges keys, and answers whether the guest is alive. */
-  agent: GuestTransport
+  /** Opens a socket on which SSH starts. `onSilence` is called while nothing in the guest serves the port. */
+  open: (isWanted: () => boolean, onSilence: () => Promise<unknown>) => Promise<Socket>
+  /** Brings in the program that serves the port, exchanges keys, and says whether the guest is alive. */
+  agent: GuestAgent
   keys: SshKeys
   activity?: GuestActivity
   log: Log
@@ -35,20 +34,15 @@ export class SshConnection {
   #client: Client | undefined
   #socket: Socket | undefined
   #lostAt = 0
-  #failedAt = 0
-  #connectingSince = 0
+  #keys: GuestKeys | undefined
+  /** Whether our program is known to run in the guest. */
+  #hasMet = false
+  #meeting: Promise<GuestKeys> | undefined
   #isEnded = false
   #isResting = false
 
   constructor(options: SshConnectionOptions) {
     this.#options = options
-  }
-
-  /** Whether connecting takes long, or failed recently: then it is not worth waiting for. */
-  get isSlow(): boolean {
-    const now = performance.now()
-    if (this.#failedAt > 0 && now - this.#failedAt < sshLimits.connectFailedMs) return true
-    return this.#connecting !== undefined && now - this.#connectingSince > sshLimits.connectWaitMs
   }
 
   get isConnected(): boolean {
@@ -65,13 +59,25 @@ export class SshConnection {
     this.#isResting = false
     if (this.#client) return
     this.#refuseOnceEnded()
-    if (!this.#connecting) this.#connectingSince = performance.now()
     this.#connecting ??= this.#connectWithKeys()
       .catch((error: unknown) => this.#failed(error))
       .finally(() => {
         this.#connecting = undefined
       })
     await this.#connecting
+  }
+
+  /** Brings our program and key into the guest, which has booted. `image_unsuited` if it cannot have them. */
+  async meet(): Promise<GuestKeys> {
+    const { desktopId, keys, agent } = this.#options
+    this.#meeting ??= keys
+      .exchange(desktopId, (publicKey) => bringIn(agent, publicKey))
+      .finally(() => {
+        this.#meeting = undefined
+      })
+    this.#keys = await this.#meeting
+    this.#hasMet = true
+    return this.#keys
   }
 
   /** Starts a script: see `openChannel`. */
@@ -123,6 +129,12 @@ export class SshConnection {
     else this.#isResting = true
   }
 
+  /** The guest was restarted, was saved, or has ended. */
+  interrupt(): void {
+    this.#hasMet = false
+    this.close()
+  }
+
   /** Closes the connection. The next call of `connect` opens another. */
   close(): void {
     const client = this.#client
@@ -144,36 +156,46 @@ export class SshConnection {
 
   #failed(error: unknown): never {
     const { desktopId, log } = this.#options
-    this.#failedAt = performance.now()
     if (error instanceof Refusal) log.debug({ err: error, desktopId }, 'the guest is unreachable over SSH')
     else log.error({ err: error, desktopId }, 'connecting to a guest over SSH failed')
+    if (error instanceof Refusal && error.code !== 'guest_unavailable' && error.code !== 'guest_deadline') throw error
     return refuse('guest_unavailable', 'the guest is unreachable over SSH')
   }
 
-  /** Connects with the keys of the last exchange, and with new ones where the guest rejects those. */
+  /** Connects with the keys of the last exchange, and with new ones if the guest rejects those. */
   async #connectWithKeys(): Promise<Client> {
-    const { desktopId, keys, agent, log } = this.#options
-    const address = (await this.#options.address()) ?? refuse('guest_unavailable', 'the guest has no SSH server')
-    const known = await keys.read(desktopId)
+    const { desktopId, keys, log } = this.#options
+    this.#keys ??= (await keys.read(desktopId)) ?? (await this.meet())
     try {
-      if (known) return await this.#connectOnce(address, known)
+      return await this.#connectOnce()
     } catch (error) {
       if (!(error instanceof KeysRejected)) throw error
       log.info({ desktopId }, 'the guest’s SSH keys have changed; exchanging keys again')
     }
-    return this.#connectOnce(address, await keys.exchange(desktopId, agent, 'path' in address ? 'port' : 'network'))
+    await this.meet()
+    return this.#connectOnce()
   }
 
-  async #connectOnce(address: SshAddress, keys: GuestKeys): Promise<Client> {
+  async #connectOnce(): Promise<Client> {
     const restMs = this.#lostAt + sshLimits.portRestMs - performance.now()
     if (this.#lostAt > 0 && restMs > 0) await sleep(restMs)
     this.#refuseOnceEnded()
     try {
-      return await this.#start(await openConnection(address, () => !this.#isEnded), keys)
+      const socket = await this.#options.open(
+        () => !this.#isEnded,
+        () => this.#onSilence(),
+      )
+      return await this.#start(socket, this.#keys!)
     } catch (error) {
       this.#lostAt = performance.now()
       throw error
     }
+  }
+
+  /** Our program may not be in the guest, which has booted. If it is known to be, the port is opened again first. */
+  async #onSilence(): Promise<void> {
+    if (this.#hasMet) this.#hasMet = false
+    else await this.meet().catch(unlessUnsuited)
   }
 
   async #start(socket: Socket, keys: GuestKeys): Promise<Client> {
@@ -181,6 +203,7 @@ export class SshConnection {
     if (this.#isEnded) socket.destroy()
     this.#refuseOnceEnded()
     this.#client = client
+    this.#hasMet = true
     this.#socket = socket
     this.#isResting = false
     client.once('close', () => this.#lost(client))
@@ -209,4 +232,9 @@ export class SshConnection {
     this.#client = undefined
     this.#lostAt = performance.now()
   }
+}
+
+/** A guest that boots may not be ready for it; one that cannot have the program never will be. */
+function unlessUnsuited(error: unknown): void {
+  if (!(error instanceof Refusal) || error.code === 'image_unsuited') throw error
 }

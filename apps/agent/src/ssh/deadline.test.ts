@@ -1,11 +1,11 @@
 // Guarantee: a command's deadline counts from its request, also while its connection or its channel is being opened. What
 // starts after the deadline is killed at once. (With guests: test/real/guest-exec.test.ts.)
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import type { GuestTransport } from '../driver/guest-transport.ts'
-import { SshFirstTransport } from '../guest/ssh-first.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
 import { type ConnectedShells, connectToShells } from '../testing/ssh-server.ts'
 import type { SshConnection } from './connection.ts'
 import { execOverSsh } from './exec.ts'
+import { SshTransport } from './transport.ts'
 import { WarmShell } from './warm-shell.ts'
 
 let guest: ConnectedShells
@@ -62,7 +62,7 @@ test('a command that is too long for the guest’s shell and not carried in time
 
 test('the deadline counts while the connection is being opened', async () => {
   const connect = () => new Promise(() => undefined)
-  const connection = { isReady: false, isSlow: false, connect } as unknown as SshConnection
-  const transport = new SshFirstTransport({ connection, warmShell: new WarmShell(connection) }, {} as GuestTransport)
+  const connection = { isReady: false, connect } as unknown as SshConnection
+  const transport = new SshTransport({ connection, warmShell: new WarmShell(connection) }, {} as GuestAgent)
   await expect(transport.exec(request(1))).rejects.toMatchObject({ code: 'guest_deadline' })
 })

@@ -78,9 +78,10 @@ describe('without the guest’s key', () => {
     guest = await startServer((_channel, script) => heard.push(script), {
       known: () => other,
       agent: {
-        exec: async ({ command }) => {
-          exchanged.push(String(command))
-          return { exitCode: 0, stdout: `ssh-ed25519 ${other}\n` } as never
+        run: async (script) => {
+          exchanged.push(script)
+          const stdout = Buffer.from(`ssh-ed25519 ${other}\n`)
+          return { exitCode: 0, signal: undefined, stdout, stderr: Buffer.alloc(0) }
         },
       },
     })

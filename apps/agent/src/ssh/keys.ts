@@ -1,20 +1,12 @@
 // The SSH keys of each desktop: one key pair per desktop. Its public key and the guest's host key are exchanged through the
 // guest agent, which only this host can reach. Nothing is trusted on first use.
 import { join } from 'node:path'
-import { type DesktopId, refuse } from '@dormouse/contract'
+import type { DesktopId } from '@dormouse/contract'
 import ssh2 from 'ssh2'
 import { z } from 'zod'
 import type { WakeNews } from '../driver/guest-access.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
 import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
-import {
-  authorizedKeysPath,
-  exchangeScript,
-  hostKeyPath,
-  parseHostKey,
-  type SshServer,
-} from '../scripts/exchange-keys.ts'
-import { keyExchangeSecs } from '../scripts/limits.ts'
+import { authorizedKeysPath, hostKeyPath } from '../scripts/bring-in.ts'
 
 const keysSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })
 /** Our private key, and the guest's public host key. */
@@ -35,15 +27,9 @@ export class SshKeys {
   }
 
   /** Creates a key pair, gives the guest its public key and stores the guest's host key. */
-  async exchange(desktopId: DesktopId, agent: GuestTransport, server: SshServer): Promise<GuestKeys> {
+  async exchange(desktopId: DesktopId, give: (publicKey: string) => Promise<string>): Promise<GuestKeys> {
     const pair = newPair()
-    const command = exchangeScript(pair.public, server)
-    const timeoutSecs = keyExchangeSecs
-    const request = { desktopId, generation: 0, command, cwd: null, env: {}, stdin: null, timeoutSecs }
-    const { exitCode, stdout } = await agent.exec(request)
-    const hostKey = exitCode === 0 ? parseHostKey(stdout) : undefined
-    if (!hostKey) return refuse('guest_unavailable', 'the guest could not exchange SSH keys with this host')
-    const keys = { privateKey: pair.private, hostKey }
+    const keys = { privateKey: pair.private, hostKey: await give(pair.public) }
     privateFolder(this.#folder)
     await writeDurably(this.#path(desktopId), JSON.stringify(keys))
     return keys

@@ -1,7 +1,7 @@
 // Runs a short script of ours in a guest over SSH.
 import { refuse } from '@dormouse/contract'
+import type { ProgramEnd } from '../driver/guest-transport.ts'
 import { startedBefore } from '../mechanics/deadlines.ts'
-import type { ProgramEnd } from '../scripts/exec-result.ts'
 import type { SshConnection } from './connection.ts'
 import { RemoteCommand } from './remote-command.ts'
 

@@ -8,7 +8,7 @@ import type { GuestActivity } from '../driver/guest-activity.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { watchdogLimits } from '../scripts/limits.ts'
 
-/** What `dormouse-ssh-port` sends when it waits for a host. Encrypted bytes match it with a chance of one in 2^56. */
+/** What `our program` sends when it waits for a host. Encrypted bytes match it with a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
 /** More often than keepalives are sent. */
 const checkEveryMs = 100

@@ -3,11 +3,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { newId } from '@dormouse/contract'
+import { newId, Refusal } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import ssh2, { type Connection, type Server, type ServerChannel, type ServerConfig } from 'ssh2'
 import { unknownActivity } from '../driver/guest-activity.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
+import { openSocket } from '../mechanics/open-socket.ts'
 import { SshConnection } from '../ssh/connection.ts'
 import { newPair, SshKeys } from '../ssh/keys.ts'
 
@@ -28,7 +29,7 @@ export interface ServerOptions {
   config?: Partial<ServerConfig>
   /** The guest's host key as the host knows it. */
   known?: (own: string) => string
-  agent?: Partial<GuestTransport>
+  agent?: Partial<GuestAgent>
 }
 
 /** A connection to a server that answers each command with `answer`, once `free` lets it start. */
@@ -63,8 +64,8 @@ export async function startServer(
   keys.read = async () => ({ privateKey: ours.private, hostKey: known(hostKey) })
   const connection = new SshConnection({
     desktopId: newId(),
-    address: async () => ({ host: '127.0.0.1', port, localAddress: '127.0.0.1' }),
-    agent: { ping: async () => undefined, ...agent } as GuestTransport,
+    open: async () => openSocket({ host: '127.0.0.1', port }, 2_000, () => new Refusal('guest_unavailable')),
+    agent: { ping: async () => undefined, ...agent } as GuestAgent,
     keys,
     activity: { ...unknownActivity, busy: async () => true },
     log: createLog({ name: 'connection', level: 'silent' }),

@@ -69,8 +69,8 @@ export async function planOf(
     console: await consoles.ready(desktopId),
     nic,
     vncSocket: await sockets.ready(desktopId, 'vnc'),
-    sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
-    wakeSocket: image.wakePort ? await sockets.ready(desktopId, 'wake') : undefined,
+    sshSocket: await sockets.ready(desktopId, 'ssh'),
+    wakeSocket: await sockets.ready(desktopId, 'wake'),
   }
 }
 

@@ -1,12 +1,11 @@
-// The connections to the guests of libvirt's domains: the guest agent's channel, the SSH server's address, and how busy
+// The connections to the guests of libvirt's domains: the guest agent's channel, the sockets of their ports, and how busy
 // the guest's processors are.
-import type { DesktopId } from '@dormouse/contract'
+import { type DesktopId, refuse } from '@dormouse/contract'
 import { statsGroup } from '@dormouse/node-libvirt'
 import { CallQueue } from '../../mechanics/call-queue.ts'
 import type { GuestUsage } from '../driver.ts'
-import type { GuestAccess, SshAddress } from '../guest-access.ts'
+import type { GuestAccess } from '../guest-access.ts'
 import { agentCall } from './agent-call.ts'
-import type { LibvirtDisks } from './disks.ts'
 import { sshSocketOf, wakeSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
@@ -16,14 +15,12 @@ const usualForOom = 0
 
 export class LibvirtGuests {
   readonly #installation: Installation
-  readonly #disks: LibvirtDisks
   readonly #processes = new QemuProcesses()
   /** One per desktop: a guest agent takes one call at a time. */
   readonly #queues = new Map<DesktopId, CallQueue>()
 
-  constructor(installation: Installation, disks: LibvirtDisks) {
+  constructor(installation: Installation) {
     this.#installation = installation
-    this.#disks = disks
   }
 
   access(desktopId: DesktopId): GuestAccess {
@@ -36,8 +33,8 @@ export class LibvirtGuests {
     return {
       agent: agentCall({ agent, activity, queue, daemon }),
       activity,
-      sshAddress: () => this.#sshAddress(desktopId),
-      wakeSocket: async () => wakeSocketOf(await orRefuse('the domain could not be read', domain().xml())),
+      sshSocket: () => this.#socket(desktopId, sshSocketOf),
+      wakeSocket: () => this.#socket(desktopId, wakeSocketOf),
     }
   }
 
@@ -80,14 +77,9 @@ export class LibvirtGuests {
     this.#queues.delete(desktopId)
   }
 
-  /** The port if the domain has one, else its network address if its image has an SSH server there. */
-  async #sshAddress(desktopId: DesktopId): Promise<SshAddress | undefined> {
+  async #socket(desktopId: DesktopId, socketOf: (xml: string) => string | undefined): Promise<string> {
     const xml = await orRefuse('the domain could not be read', this.#installation.domain(desktopId).xml())
-    const path = sshSocketOf(xml)
-    if (path) return { path }
-    const { network } = await this.#installation.ready()
-    if (!network || (await this.#disks.imageOf(desktopId)).ssh !== 'network') return undefined
-    return network.sshAddress(desktopId, xml)
+    return socketOf(xml) ?? refuse('guest_unavailable', 'the desktop’s domain has no port for its guest')
   }
 }
 

@@ -96,20 +96,3 @@ test('a guest that comes with another address has to request its own, once', asy
   await network.attach(other, nicXml({ network: name, mac: macOf(other), ip: free }))
   expect(network.takeNewAddress(other)).toBeUndefined()
 })
-
-test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {
-  const [id, other] = [newId(), newId()]
-  const [nic, theirs] = [await network.nicFor(id), await network.nicFor(other)]
-  expect(await network.sshAddress(id, nicXml(nic))).toEqual({ host: nic.ip, port: 22, localAddress: '10.99.7.1' })
-  const odd = [
-    nicXml({ ...nic, ip: theirs.ip }),
-    nicXml({ ...nic, ip: '192.0.2.1' }),
-    nicXml({ ...nic, mac: macOf(other) }),
-    nicXml({ ...nic, network: 'default' }),
-    nicXml(nic).replace('clean-traffic', 'allow-ipv4'),
-    '<domain/>',
-  ]
-  for (const xml of odd) expect(await network.sshAddress(id, xml)).toBeUndefined()
-  await network.releaseAddress(id)
-  expect(await network.sshAddress(id, nicXml(nic))).toBeUndefined()
-})

@@ -3,12 +3,10 @@
 // it. No desktop joins the network while its firewall is down.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
-import type { SshAddress } from '../guest-access.ts'
 import { orRefuse } from './failures.ts'
 import type { Firewall } from './firewall.ts'
 import {
   addressCount,
-  gatewayOf,
   guestAddress,
   hasInterface,
   macOf,
@@ -18,8 +16,6 @@ import {
   readSubnet,
   withAddress,
 } from './network-xml.ts'
-
-const sshPortNumber = 22
 
 /** What this file uses of libvirt's network. */
 type DhcpNetwork = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 'removeDhcpHost'>
@@ -78,17 +74,6 @@ export class GuestNetwork {
     const mac = macOf(desktopId)
     const ip = readHosts(await this.#xml()).get(mac)
     if (ip) await orRefuse('the desktop’s address could not be freed', this.#network.removeDhcpHost({ mac, ip }))
-  }
-
-  /** Where the desktop's SSH server listens; undefined unless its domain is filtered to the address reserved for it here. */
-  async sshAddress(desktopId: DesktopId, domainXml: string): Promise<SshAddress | undefined> {
-    const nic = readNic(domainXml)
-    if (nic?.network !== this.name || nic.mac !== macOf(desktopId)) return undefined
-    const xml = await this.#xml()
-    const subnet = readSubnet(xml)
-    if (!subnet || readHosts(xml).get(nic.mac) !== nic.ip) return undefined
-    // Dialled from the host's own address on that network: where this host does not have it, nothing is sent.
-    return { host: nic.ip, port: sshPortNumber, localAddress: gatewayOf(subnet) }
   }
 
   async #assign(desktopId: DesktopId, preferred: string | undefined): Promise<Nic> {

@@ -75,7 +75,7 @@ export class LibvirtDriver implements Driver {
     const pool = async () => (await this.#installation.ready()).pool
     this.#disks = new LibvirtDisks(settings.disksDir, this.images, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
-    this.#guests = new LibvirtGuests(this.#installation, this.#disks)
+    this.#guests = new LibvirtGuests(this.#installation)
     this.guestSleep = guestSleep((desktopId) => this.#installation.domain(desktopId))
     const { movesDir, shareTemplates: share } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')

@@ -61,7 +61,7 @@ export class LibvirtTemplates implements TemplateDriver {
 
   async #traits(image: Image | undefined, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
     const { installation, cpuModel } = this.#deps
-    if (!image?.wakePort) return undefined
+    if (!image) return undefined
     const { capabilities, kvm, versions } = await installation.ready()
     const [emulator, hypervisor] = [`QEMU ${versions.qemu}`, `libvirt ${versions.libvirt}`]
     const seen = { machine: machineFor(capabilities, image), cpuModel: cpuModelOf(kvm, cpuModel) }

@@ -58,8 +58,6 @@ export class SimulatedFaults {
   keyboard: GuestKeyboard = { layout: 'us', clipboard: false }
   /** Whether the program for the clipboard runs in all guests. */
   clipboardConnected = true
-  /** Whether all guests have a program that waits to be told what a wake has changed. */
-  wakePort = true
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
   diskFull: boolean

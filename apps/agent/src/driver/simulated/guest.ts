@@ -23,7 +23,9 @@ import {
   type EntriesRequest,
   type FileDownload,
   type FileUpload,
+  type GuestAgent,
   type GuestTransport,
+  type ProgramEnd,
   type RangeDownload,
   type UploadAppend,
 } from '../guest-transport.ts'
@@ -32,7 +34,7 @@ import { simulatedAddress, simulatedAddressFile } from './domains.ts'
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, isFolder, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
-import { asksForAddress, sealing } from './known-scripts.ts'
+import { asksForAddress, bringsIn, sealing } from './known-scripts.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 import { isSupervisor, runSupervisor } from './supervisor.ts'
@@ -51,7 +53,7 @@ const silenceMs = 50
 const counterStepMs = 50
 const sectorsPerGib = 1024 ** 3 / 512
 
-export class SimulatedGuest implements GuestTransport {
+export class SimulatedGuest implements GuestTransport, GuestAgent {
   readonly #machine: GuestMachine
   readonly #desktopId: DesktopId
 
@@ -74,15 +76,29 @@ export class SimulatedGuest implements GuestTransport {
     this.#setClock()
   }
 
-  /** Whether it could be told: that includes its clock, and it has random numbers of its own always. */
-  async tell({ files = [], hostName }: WakeNews = {}): Promise<boolean> {
-    if (!this.#machine.faults.wakePort) return false
+  /** That includes its clock; it has random numbers of its own always. */
+  async tell({ files = [], hostName }: WakeNews = {}): Promise<void> {
     await this.ping()
     await this.#machine.faults.enter('tell')
     for (const { path, bytes } of files) this.#write(path, bytes && asText(bytes))
     if (hostName !== undefined) this.#write('/run/hostname', hostName)
     this.#setClock()
-    return true
+  }
+
+  /** As its agent does: `input` is the program that is brought in, which it does not run. */
+  async run(script: string, timeoutSecs: number): Promise<ProgramEnd> {
+    const command = {
+      desktopId: this.#desktopId,
+      generation: 0,
+      command: script,
+      cwd: null,
+      env: {},
+      stdin: null,
+      timeoutSecs,
+    }
+    const { exitCode, stdout, stderr } = await this.exec(command)
+    const [out, err] = [Buffer.from(stdout), Buffer.from(stderr)]
+    return { exitCode: exitCode ?? undefined, signal: undefined, stdout: out, stderr: err }
   }
 
   #setClock(): void {
@@ -96,6 +112,7 @@ export class SimulatedGuest implements GuestTransport {
     this.#machine.faults.lastExec = command
     await this.#machine.faults.enter('exec')
     this.#refuseNoFolder(command)
+    if (bringsIn(command.command)) return { ...asKept({ exitCode: 0, stdout: '', stderr: '' }), durationMs: 0 }
     const sealed = sealing(command.command)
     if (sealed) return { ...asKept({ exitCode: 0, stdout: sealed, stderr: '' }), durationMs: 0 }
     if (asksForAddress(command.command))

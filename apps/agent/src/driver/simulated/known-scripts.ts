@@ -4,6 +4,9 @@
 export const sealing = (command: string | string[]): string | undefined =>
   begins(command, '# seal a template') ? sealedGuest : undefined
 
+/** Whether the command is the script that brings in our program. */
+export const bringsIn = (command: string | string[]): boolean => begins(command, '# bring in the program')
+
 /** Whether the command is the script by which a guest requests its address. */
 export const asksForAddress = (command: string | string[]): boolean => begins(command, '# request an address')
 

@@ -54,7 +54,6 @@ export class SimulatedTemplates implements TemplateDriver {
   }
 
   #traits({ imageVersion, memoryMiB, vcpus }: DesktopSpec): TemplateTraits | undefined {
-    if (!this.#host.faults.wakePort) return undefined
     const simulated = {
       machine: 'simulated',
       cpuModel: 'simulated',

@@ -1,4 +1,5 @@
-// Guarantee: the program of the wake port does a whole and valid message, or nothing of it; whatever else comes, it goes on.
+// Guarantee: on the wake port, our program does a whole and valid message, or nothing of it; on the SSH port it begins SSH only after
+// the latest question. Whatever else comes, it goes on.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -7,23 +8,23 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
-import { tellGuest } from '@dormouse/agent/guest/wake-port.ts'
-import { supervisorProgram } from '@dormouse/agent/scripts/supervisor-program.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { supervisorProgram } from '../scripts/supervisor-program.ts'
+import { tellGuest } from './wake-port.ts'
 
 let folder: string
 let program: string
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'dormouse-wake-port-'))
+  folder = mkdtempSync(join(tmpdir(), 'dormouse-program-'))
   program = join(folder, 'program')
   writeFileSync(program, supervisorProgram, { mode: 0o755 })
 })
 afterAll(() => rmSync(folder, { recursive: true }))
 
 /** In place of the port, one end of a socket. It cannot set this machine's clock. */
-function start(): { port: Duplex; child: ChildProcess } & AsyncDisposable {
-  const words = process.getuid?.() === 0 ? 'setpriv --bounding-set -sys_time "$0" wake -' : '"$0" wake -'
-  const child = spawn('/bin/sh', ['-c', `exec ${words} <&3`, program], {
+function start(which: 'wake' | 'ssh' = 'wake'): { port: Duplex; child: ChildProcess } & AsyncDisposable {
+  const words = process.getuid?.() === 0 ? 'setpriv --bounding-set -sys_time "$0" port "$1" -' : '"$0" port "$1" -'
+  const child = spawn('/bin/sh', ['-c', `exec ${words} <&3`, program, which], {
     stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
   })
   const port = child.stdio[3] as Duplex
@@ -222,4 +223,15 @@ test('the host’s end and this one understand each other', async () => {
   } finally {
     server.close()
   }
+})
+
+test('on the SSH port it greets and returns the latest nonce, whatever came before; another one begins nothing', async () => {
+  await using guest = start('ssh')
+  const { line, send } = host(guest.port)
+  expect([await line(), await line()]).toEqual(['', 'HELLO'])
+  send('x'.repeat(40_959), '', 'RST one', 'rest of a packet\0', 'RST two', 'GO one', 'GO', `RST ${'9'.repeat(100)}`)
+  expect([await line(), await line(), await line()]).toEqual(['RDY one', 'RDY two', `RDY ${'9'.repeat(63)}`])
+  expect(guest.child.exitCode).toBe(null)
+  guest.port.end()
+  await once(guest.child, 'exit')
 })

@@ -1,0 +1,89 @@
+// The script that brings our program and our SSH key into a guest through its guest agent: pure text, and the parsing of what it
+// prints.
+import { refuse } from '@dormouse/contract'
+import { AgentRefused } from '../driver/guest-access.ts'
+import type { GuestAgent } from '../driver/guest-transport.ts'
+import { keyExchangeSecs } from './limits.ts'
+import { quote } from './quote.ts'
+import { execsIn, programIn, supervisorPlaces } from './supervisor.ts'
+import { supervisorProgram } from './supervisor-program.ts'
+
+export const hostKeyPath = '/etc/ssh/ssh_host_ed25519_key'
+export const authorizedKeysPath = '/etc/dormouse/authorized_keys'
+
+/** 51 bytes: the name ssh-ed25519 and a key, each with its length. */
+const hostKeyForm = /^ssh-ed25519 ([A-Za-z0-9+/]{68})(?: |$)/m
+
+/** Puts the program into the first place that can have it and run it: `$program`. It comes on standard input. */
+const placeProgram = `mkdir -p /run/dormouse /etc/dormouse 2>/dev/null
+new=/run/dormouse/program.new program=
+cat >$new || no space
+${supervisorPlaces
+  .map(
+    (place) => `if [ -z "$program" ]; then
+  file=${programIn(place)}
+  [ -x $file ] || { mkdir -p ${place} && cp $new $file.new && chmod 700 $file.new && mv -f $file.new $file; } 2>/dev/null
+  [ "$($file ${execsIn(place)} check 2>/dev/null)" = ready ] && program=$file
+fi`,
+  )
+  .join('\n')}
+rm -f $new
+[ "$program" ] || no program`
+
+/** If the disk is read-only, the key is stored in memory, until the next boot. */
+const placeKey = (key: string) =>
+  `put() { printf '%s\\n' ${key} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
+put /etc/dormouse 2>/dev/null || put /run/dormouse || no space`
+
+/** The distribution makes it at the first boot. */
+const printHostKey = `n=0
+until [ -s ${hostKeyPath}.pub ]; do
+  n=$((n + 1))
+  [ $n -ne 80 ] || ssh-keygen -q -t ed25519 -N '' -f ${hostKeyPath} </dev/null >/dev/null 2>&1
+  [ $n -le 100 ] || no key
+  sleep 0.1
+done
+cat ${hostKeyPath}.pub`
+
+/** A program that serves a port already stays: the new one ends at once. It must outlive the guest agent's service. */
+const startProgram = `for port in ssh wake; do $program port $port </dev/null >/dev/null 2>&1 & done`
+
+export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+umask 077
+no() { echo "no $1"; exit 0; }
+command -v sshd >/dev/null || no sshd
+${placeProgram}
+${publicKey ? placeKey(quote(publicKey.trim())) : ''}
+${startProgram}
+${publicKey ? printHostKey : ''}
+`
+
+const lacks: Record<string, string> = {
+  sshd: 'the image has no sshd',
+  program: 'the guest has no writable folder that runs programs, or another processor than x86-64',
+}
+
+/**
+ * Brings our program and public key into a guest, and returns its SSH host key. Without a key, only the program. Refuses with
+ * `image_unsuited` if the guest cannot have them.
+ */
+export async function bringIn(agent: Pick<GuestAgent, 'run'>, publicKey?: string): Promise<string> {
+  const { exitCode, stdout } = await agent
+    .run(bringInScript(publicKey), keyExchangeSecs, supervisorProgram)
+    .catch(refuseDisabled)
+  const printed = stdout.toString('latin1')
+  const lacking = lacks[/^no (\w+)$/m.exec(printed)?.[1] ?? '']
+  if (lacking) refuse('image_unsuited', lacking)
+  const [, hostKey = ''] = hostKeyForm.exec(printed) ?? []
+  if (exitCode !== 0 || (publicKey && !hostKey))
+    refuse('guest_unavailable', 'the guest could not exchange SSH keys with this host')
+  return hostKey
+}
+
+/** Some distributions disable it. */
+function refuseDisabled(error: Error): never {
+  if (error.cause instanceof AgentRefused && /disabled|not found/.test(error.cause.message))
+    refuse('image_unsuited', 'the image’s guest agent does not run programs: guest-exec is disabled')
+  throw error
+}
