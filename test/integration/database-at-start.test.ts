@@ -117,8 +117,12 @@ test.each<[string, () => string, RegExp]>([
   ['no TLS', changed((url) => (url.search = 'sslmode=verify-full')), /offers no TLS.*; set ssl = on/],
   ['a URL that is none', () => 'postgres://u:hunter2@h:x/d', /^DATABASE_URL is not a valid URL; write it as/],
   ['a missing certificate', () => withCa('/no/such.pem'), /^sslrootcert .*\/no\/such\.pem, .*; create it/],
-  ['a folder as a certificate', () => withCa(tmpdir()), /^sslrootcert .*no file; name the PEM file/],
-  ['text as a certificate', () => withCa(import.meta.filename), /^sslrootcert .* holds no certificate in PEM; name/],
+  ['a folder as a certificate', () => withCa(tmpdir()), /^sslrootcert .*not a file; name the PEM file/],
+  [
+    'text as a certificate',
+    () => withCa(import.meta.filename),
+    /^sslrootcert .* has no certificate in PEM format; name/,
+  ],
 ])('%s ends the start with what to correct', async (_what, url, why) => {
   const replica = starting(url(), await freePort())
   const error: Error = await replica.started.then(

@@ -161,7 +161,7 @@ test('a database of a development build is refused in one sentence, and stays as
   onTestFinished(async () => void (await other.drop()))
   await other.rows('create table migrations (name text primary key, applied_at timestamptz not null default now())')
   await other.rows(`insert into migrations (name) values ('0001-ground.sql')`)
-  await expect(bringUpToDate(other.url)).rejects.toThrow('of a development build before 0.1.0')
+  await expect(bringUpToDate(other.url)).rejects.toThrow('by a development build before 0.1.0')
   const tables = await other.rows(`select tablename as name from pg_tables where schemaname = 'public'`)
   expect(tables).toEqual([{ name: 'migrations' }])
 })

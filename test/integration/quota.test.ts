@@ -68,11 +68,11 @@ test('an operator sets the limit of one organisation; what is above it stays', a
   await setLimit(org, 1)
   const told = await waitFor('the lower limit', async () => {
     const { json } = await create(org)
-    return json.detail.includes('may have 1 desktop and has at least as many') && json
+    return json.detail.includes('has reached its limit of 1 desktop;') && json
   })
   expect(told.code).toBe('quota_exceeded')
   await setLimit(org, 0)
-  await waitFor('no room at all', async () => (await create(org)).json.detail.includes('may have no desktop;'))
+  await waitFor('no room at all', async () => (await create(org)).json.detail.includes('limit is 0 desktops;'))
   expect(await has(org)).toBe(limit + 1)
   expect((await stack.api('GET', '/v1/desktops', { key: org.key })).json.desktops).toHaveLength(limit + 1)
   expect((await setLimit(org, null)).json.max_desktops).toBeNull()

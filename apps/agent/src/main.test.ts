@@ -52,8 +52,8 @@ test('a folder that cannot be used ends the start, with which, why, and the sett
   writeFileSync(file, '')
   const state = { DORMOUSE_AGENT_STATE_DIR: join(folder.path, 'state') }
   const cases: [Record<string, string>, string][] = [
-    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x' }, 'cannot use /proc/x: its file system takes no folders; choose'],
-    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x/y' }, 'cannot use /proc/x: its file system takes no folders; choose'],
+    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x' }, 'cannot use /proc/x: its file system does not support folders; choose'],
+    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x/y' }, 'cannot use /proc/x: its file system does not support folders; choose'],
     [{ DORMOUSE_AGENT_STATE_DIR: '/proc' }, 'cannot use /proc/'],
     [{ DORMOUSE_AGENT_STATE_DIR: '/dev/null/x' }, 'cannot use /dev/null/x: a part of the path is not a folder'],
     [{ DORMOUSE_AGENT_STATE_DIR: file }, `cannot use ${file}: a file is in the place of a folder`],
@@ -61,7 +61,7 @@ test('a folder that cannot be used ends the start, with which, why, and the sett
     [{ DORMOUSE_AGENT_STATE_DIR: 'state' }, 'must be an absolute path'],
     [
       { ...state, DORMOUSE_AGENT_MEMORY_DIR: '/proc/x' },
-      'cannot use /proc/x: its file system takes no folders; choose',
+      'cannot use /proc/x: its file system does not support folders; choose',
     ],
     [{ ...state, DORMOUSE_AGENT_DISKS_DIR: file }, `cannot use ${file}: a file is in the place of a folder`],
     [{ ...state, DORMOUSE_AGENT_DISKS_DIR: './disks' }, 'must be an absolute path'],

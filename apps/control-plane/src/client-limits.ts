@@ -9,7 +9,7 @@ import { sendRawProblem } from './http/raw-responses.ts'
 import { UnauthenticatedClients } from './http/unauthenticated-clients.ts'
 
 const mib = 1024 * 1024
-const tooManyConnections = { status: 429, detail: 'too many connections; close some, or show a credential on them' }
+const tooManyConnections = { status: 429, detail: 'too many connections; close some, or send a credential on them' }
 
 export type ClientLimits = ReturnType<typeof clientLimits>
 

@@ -128,7 +128,7 @@ const settings = z.object({
   moveRelayMibps: whole(
     'DORMOUSE_MOVE_RELAY_MIBPS',
     50,
-    'MiB a second that moves may pass through this replica, all together, where two hosts cannot reach each other; 0 for never',
+    'MiB a second that moves may pass through this replica, all together, if two hosts cannot reach each other; 0 for never',
     0,
   ),
   operationsInFlight: whole(

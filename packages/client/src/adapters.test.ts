@@ -200,10 +200,10 @@ describe('OpenAI', () => {
 })
 
 test.each([
-  [() => fromAnthropic({ action: 'fly' }), /"fly" is not known; known are key,/],
+  [() => fromAnthropic({ action: 'fly' }), /"fly" is unknown; known actions are key,/],
   [() => fromAnthropic({ action: 'mouse_move' }), /"mouse_move" needs a valid `coordinate`/],
   [() => fromAnthropic({ action: 'scroll', scroll_amount: 1 }), /`scroll_direction`/],
-  [() => fromOpenAI({ type: 'fly' }), /"fly" is not known; known are click,/],
+  [() => fromOpenAI({ type: 'fly' }), /"fly" is unknown; known actions are click,/],
   [() => fromOpenAI({ type: 'click', x: 1, y: 1, button: 'sixth' }), /`button`/],
   [() => fromOpenAI({ type: 'keypress', keys: [] }), /`keys`/],
 ])('what is not an action throws', (make, message) => {

@@ -47,7 +47,8 @@ function ofAnthropic(given: AnthropicAction): InputBatch {
   refuseMisspelt(given, anthropicFields)
   const { action, text, duration } = given
   const make = anthropic[action]
-  if (!make) throw new TypeError(`the action "${action}" is not known; known are ${Object.keys(anthropic).join(', ')}`)
+  if (!make)
+    throw new TypeError(`the action "${action}" is unknown; known actions are ${Object.keys(anthropic).join(', ')}`)
   if (action === 'zoom') return { actions: [{ type: 'screenshot' }], screenshot: { region: regionOf(given) } }
   const ms = Math.min(longestMs, Math.round((duration ?? 1) * 1_000))
   const at = given.coordinate ? pointOf(given, 'coordinate') : {}
@@ -161,7 +162,8 @@ const openaiFields = ['type', 'x', 'y', 'button', 'path', 'scroll_x', 'scroll_y'
 function ofOpenAI(given: OpenAIAction): InputAction {
   refuseMisspelt(given, openaiFields)
   const make = openai[given.type]
-  if (!make) throw new TypeError(`the action "${given.type}" is not known; known are ${Object.keys(openai).join(', ')}`)
+  if (!make)
+    throw new TypeError(`the action "${given.type}" is unknown; known actions are ${Object.keys(openai).join(', ')}`)
   const keys = (typeof given.keys === 'string' ? chordOf(given.keys) : (given.keys ?? [])).map(plainKey)
   return make(given, keys.length > 0 ? { hold: keys } : {})
 }

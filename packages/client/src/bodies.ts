@@ -98,6 +98,6 @@ export async function readText({ body }: Response, maxBytes: number): Promise<st
 export function refuseCoded({ headers }: Response): void {
   const coding = headers.get('content-encoding')?.trim() || 'identity'
   if (coding.toLowerCase() === 'identity') return
-  const remedy = 'let no proxy before the service compress what it sends'
+  const remedy = 'turn off compression in the proxy in front of the service'
   throw new DormouseError(`the response is compressed (${coding.slice(0, 40)}), which was not asked for; ${remedy}`)
 }

@@ -190,19 +190,19 @@ test('an operation that has settled already is not asked for again', async () =>
 })
 
 test('a failed operation is an error that says why, whether it is seen at once or while waiting', async () => {
-  const failed = operation({ state: 'failed', error: 'no host has room', settled_at: '2026-01-02T03:04:05.678Z' })
+  const failed = operation({ state: 'failed', error: 'no host has capacity', settled_at: '2026-01-02T03:04:05.678Z' })
   const { client } = await start(() => ({ body: failed }))
   const atOnce = await client.settle('wake', desktopId).catch((error: unknown) => error)
   expect(atOnce).toBeInstanceOf(OperationFailedError)
-  expect(atOnce).toMatchObject({ message: 'no host has room', operation: failed, operationId })
+  expect(atOnce).toMatchObject({ message: 'no host has capacity', operation: failed, operationId })
   const { client: other } = await start(({ query }) =>
     query.has('wait')
-      ? problem(409, 'operation_failed', 'no host has room', { operation_id: operationId })
+      ? problem(409, 'operation_failed', 'no host has capacity', { operation_id: operationId })
       : { status: 202, body: operation() },
   )
   const waiting = await other.settle('wake', desktopId).catch((error: unknown) => error)
   expect(waiting).toBeInstanceOf(OperationFailedError)
-  expect(waiting).toMatchObject({ message: 'no host has room', operationId })
+  expect(waiting).toMatchObject({ message: 'no host has capacity', operationId })
 })
 
 test('a wait outlives a restart of the service', async () => {

@@ -187,7 +187,7 @@ function unexpected({ status, statusText, headers }: Response): string {
   const what = `the service responded with ${status} ${statusText}`.trim()
   const to = headers.get('location')
   if (status < 300 || status > 399 || !to) return what
-  return `${what}, to ${to.slice(0, 200)}, which is not followed; set baseUrl to where the service itself is`
+  return `${what}, to ${to.slice(0, 200)}, which is not followed; set baseUrl to the service’s own address`
 }
 
 /** While the response is read. */

@@ -241,4 +241,4 @@ export class Terminal {
   }
 }
 
-const noMoreInput = () => new DormouseError('the command takes no more input')
+const noMoreInput = () => new DormouseError('the command’s input is closed')

@@ -32,7 +32,7 @@ const whyNoText = (given: unknown): string | undefined => {
 const bytesOf = (given: string): number => new TextEncoder().encode(given).length
 const whyTooLong = (given: string): string | undefined =>
   given.length * 3 > argumentMaxBytes && bytesOf(given) > argumentMaxBytes
-    ? `must have at most ${argumentMaxBytes} bytes, which is what Linux takes at once; write more to a file or to \`stdin\``
+    ? `must have at most ${argumentMaxBytes} bytes, the limit of Linux; write a longer text to a file or to \`stdin\``
     : undefined
 const whyNoArgument = (given: unknown): string | undefined => whyNoText(given) ?? whyTooLong(given as string)
 

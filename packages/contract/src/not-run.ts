@@ -21,11 +21,11 @@ function reasonsFor(named: Named): ReadonlyMap<string, string> {
   return new Map(
     Object.entries({
       program: `the guest has no program ${program}; check its name, and PATH`,
-      absent: `the guest has no program ${program}, or not the interpreter that it names; check its name, and PATH`,
-      size: `the guest takes no command with so long arguments and variables as those of ${program}; shorten them`,
+      absent: `the guest has no program ${program}, or lacks its interpreter; check its name, and PATH`,
+      size: `the arguments and variables of ${program} are too long for the guest; shorten them`,
       permission: `the guest cannot execute ${program}; make it executable`,
       folder: `the guest has no folder ${folder} to run the command in; check \`cwd\``,
-      file: `${folder} is not a folder of the guest that a command can run in; check \`cwd\``,
+      file: `${folder} is not a folder in which the guest can run a command; check \`cwd\``,
       space: 'the guest has no space for the command’s output; free some',
       input: 'the guest has no space for the command’s input; free some',
     }),

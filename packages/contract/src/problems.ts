@@ -29,7 +29,7 @@ export const problemJson = z
     stderr: z.string().optional().describe('The same of its other stream'),
     stdout_truncated: z.boolean().optional().describe('Whether it had printed more'),
     stderr_truncated: z.boolean().optional(),
-    oldest_cursor: z.string().optional().describe('On `cursor_gone`: the oldest cursor that can be read on from'),
+    oldest_cursor: z.string().optional().describe('On `cursor_gone`: the oldest cursor to continue from'),
     cause_code: refusalCode.optional().describe('On `operation_failed`: why the operation failed'),
   })
   .meta({ id: 'Problem' })

@@ -46,13 +46,13 @@ export const refusals = {
   },
   method_not_allowed: {
     status: 405,
-    what: 'the path does not take this method',
+    what: 'the path does not support this method',
     next: 'use a method that the `Allow` header names',
-    detail: ({ allow }: { allow: string }) => `the path does not take this method; it takes ${allow}`,
+    detail: ({ allow }: { allow: string }) => `the path does not support this method; it supports ${allow}`,
   },
   stale_generation: {
     status: 409,
-    what: 'the desktop is on another generation than `expected_generation`',
+    what: '`expected_generation` is outdated',
     next: 'read the desktop again, then retry',
     detail: ({ expected, current }: { expected: number; current: number }) =>
       `expected_generation is ${expected}, but the desktop is on generation ${current}; read the desktop again, then retry`,
@@ -81,7 +81,7 @@ export const refusals = {
   },
   screen_changed: {
     status: 409,
-    what: 'the screen has another size than the request expects',
+    what: 'the size of the screen differs from `expected_screen`',
     next: 'take a screenshot, then retry with its coordinates',
     detail: ({ width, height }: { width: number; height: number }) =>
       `the screen has ${width} × ${height} pixels, not the size in \`expected_screen\`; take a screenshot, then retry with its coordinates`,
@@ -89,19 +89,19 @@ export const refusals = {
   screen_too_large: {
     status: 409,
     from: 'host',
-    what: 'the desktop’s screen has more than 11,059,200 pixels; there are no pictures of it and no input to it',
+    what: 'the desktop’s screen has more than 11,059,200 pixels, which is the limit for screenshots and input',
     next: 'set a smaller resolution in the desktop, then retry',
   },
   quota_exceeded: {
     status: 409,
-    what: 'the organisation has as many desktops as it may have',
+    what: 'the organisation has reached its limit of desktops',
     next: 'destroy some, or ask the operator for more',
     detail: ({ limit }: { limit: number }) =>
       limit === 0
-        ? 'this organisation may have no desktop; ask the operator for more'
-        : `this organisation may have ${limit === 1 ? '1 desktop' : `${limit} desktops`} and has at least as many; destroy some, or ask the operator for more`,
+        ? 'the organisation’s limit is 0 desktops; ask the operator to raise it'
+        : `the organisation has reached its limit of ${limit === 1 ? '1 desktop' : `${limit} desktops`}; destroy some, or ask the operator for more`,
   },
-  conflict: { status: 409, from: 'host', what: 'it exists already, or is in use', next: 'check it, then retry' },
+  conflict: { status: 409, from: 'host', what: 'it already exists or is in use', next: 'check it, then retry' },
   would_lose: {
     status: 409,
     what: 'more desktops would be lost than `yes_lose` confirms',
@@ -109,7 +109,7 @@ export const refusals = {
     detail: ({ host, lost }: { host: string; lost: number }) =>
       `${host} has the only disk of ${lost} desktops; confirm with yes_lose`,
   },
-  invite_spent: { status: 409, what: 'the invitation was used, or has expired', next: 'create a new one' },
+  invite_spent: { status: 409, what: 'the invitation was already used or has expired', next: 'create a new one' },
   not_directory: {
     status: 409,
     from: 'guest_files',
@@ -131,7 +131,7 @@ export const refusals = {
   symlink_loop: {
     status: 409,
     from: 'guest_files',
-    what: 'the path leads into a loop of symbolic links in the guest',
+    what: 'the path contains a loop of symbolic links in the guest',
     next: anotherPath,
   },
   permission_denied: {
@@ -151,13 +151,13 @@ export const refusals = {
   file_too_large: {
     status: 409,
     from: 'guest_files',
-    what: 'the guest’s file system does not take a file of this size',
+    what: 'the file is too large for the guest’s file system',
     next: 'choose a path on another file system, or a smaller file',
   },
   busy: {
     status: 409,
     from: 'guest_files',
-    what: 'the file or folder is in use in the guest: it is a mount point, or a program that runs',
+    what: 'the file or folder is in use in the guest: it is a mount point or a running program',
     next: 'unmount it or end the program; a command can write into a mounted file in place',
   },
   io_error: {
@@ -182,7 +182,7 @@ export const refusals = {
   file_exists: {
     status: 409,
     from: 'guest_files',
-    what: 'the path exists already in the guest',
+    what: 'the path already exists in the guest',
     next: 'choose another path, or send `overwrite: true`',
   },
   not_empty: {
@@ -194,8 +194,8 @@ export const refusals = {
   upload_offset: {
     status: 409,
     from: 'host',
-    what: 'the guest has another part of the upload than `Upload-Offset` says',
-    next: 'go on from the `Upload-Offset` of this response, or ask for it with HEAD',
+    what: '`Upload-Offset` does not match what the guest has of the upload',
+    next: 'continue from the `Upload-Offset` of this response, or ask for it with HEAD',
   },
   archive_unsupported: {
     status: 409,
@@ -206,8 +206,8 @@ export const refusals = {
   upload_lost: {
     status: 409,
     from: 'host',
-    what: 'what was uploaded is no longer in the guest',
-    next: 'begin another upload',
+    what: 'the uploaded data is no longer in the guest',
+    next: 'start the upload again',
   },
   command_not_run: {
     status: 409,
@@ -218,64 +218,64 @@ export const refusals = {
   exec_interrupted: {
     status: 409,
     from: 'host',
-    what: 'the command had begun when its desktop went to sleep, moved or stopped, or when its guest fell silent',
-    next: 'it goes on when the desktop wakes from memory; look at what it has done before you run it again',
+    what: 'the desktop went to sleep, moved or stopped while the command ran, or its guest stopped responding',
+    next: 'the command continues if the desktop wakes from memory; check what it has done before you run it again',
     detail: ({ execId }: { execId: string }) =>
-      `the command had begun when its desktop went to sleep, moved or stopped; wake the desktop, then send the request again with the same Idempotency-Key, or read exec ${execId}`,
+      `the desktop went to sleep, moved or stopped while the command ran; wake it, then send the request again with the same Idempotency-Key, or read exec ${execId}`,
     fields: ['exec_id'],
   },
   exec_unknown: {
     status: 404,
     from: 'host',
-    what: 'the desktop keeps no such exec',
-    next: 'check its id; what has ended is kept for 24 hours at most',
+    what: 'the desktop has no such exec',
+    next: 'check its id; an exec that has ended is kept for at most 24 hours',
   },
   exec_limit: {
     status: 409,
     from: 'host',
-    what: 'the desktop runs as many execs as it may',
+    what: 'the desktop has reached its limit of execs',
     next: 'end some, or delete those that have ended',
   },
   exec_offset: {
     status: 409,
     what: 'the offset is beyond the end',
-    next: 'go on from the end that the exec shows',
+    next: 'continue from the end that the exec shows',
     detail: ({ offset, end }: { offset: number; end: number }) =>
-      `the offset ${offset} is beyond the end, which is ${end}; go on from there`,
+      `the offset ${offset} is beyond the end, ${end}; continue from there`,
   },
   exec_input_closed: {
     status: 409,
     from: 'host',
-    what: 'the command takes no more input',
+    what: 'the command’s input is closed',
     next: 'start it with open input',
   },
   exec_unsupported: {
     status: 409,
     from: 'host',
-    what: 'the guest cannot keep execs: it has no writable folder that runs programs, or another processor than x86-64',
-    next: 'use `exec`, or an image that can',
+    what: 'the guest cannot keep execs: it has no writable folder from which programs may run, or its processor is not x86-64',
+    next: 'use `exec`, or an image that supports them',
   },
   watch_limit: {
     status: 409,
     from: 'host',
-    what: 'the desktop watches as many folders as it may',
+    what: 'the desktop has reached its limit of watched folders',
     next: 'end some watches, or watch a smaller folder',
   },
   clipboard_unavailable: {
     status: 409,
     from: 'host',
-    what: 'the desktop shares no clipboard: its image has none, or the clipboard’s program does not run in the guest',
+    what: 'the desktop has no shared clipboard: its image has none, or the clipboard’s program does not run in the guest',
     next: 'start `spice-vdagent` in the guest, or use an image whose manifest has `clipboard`',
   },
   cursor_gone: {
     status: 410,
-    what: 'the log of events no longer reaches back to this cursor, or the cursor is of an earlier database',
-    next: 'read the present state, then read on from `oldest_cursor` or without a cursor',
+    what: 'events after this cursor are no longer kept, or the cursor belongs to an earlier database',
+    next: 'read the current state, then continue from `oldest_cursor` or without a cursor',
     fields: ['oldest_cursor'],
   },
   url_gone: {
     status: 410,
-    what: 'the URL no longer opens this file',
+    what: 'the URL is no longer valid',
     next: 'ask for another one',
     detail: ({ why }: { why: string }) => `the URL ${why}; ask for another one`,
   },
@@ -285,16 +285,16 @@ export const refusals = {
     what: 'the body is too large',
     next: 'send less',
     detail: ({ maxBytes, instead }: { maxBytes: number; instead?: string }) =>
-      `the body is too large; this route takes ${maxBytes} bytes at most${instead ? `; ${instead}` : ''}`,
+      `the body is too large; this route accepts at most ${maxBytes} bytes${instead ? `; ${instead}` : ''}`,
   },
   unsupported_coding: {
     status: 415,
-    what: 'the body is compressed or coded, which this service does not undo',
-    next: 'send it as it is, without `Content-Encoding` and `Content-Transfer-Encoding`, and without any `Transfer-Encoding` but chunked',
+    what: 'the body is compressed or encoded, which is not supported',
+    next: 'send it without `Content-Encoding` and `Content-Transfer-Encoding`, and with no `Transfer-Encoding` other than chunked',
   },
   range_not_satisfiable: {
     status: 416,
-    what: 'the file has none of the bytes of the range',
+    what: 'the range lies outside the file',
     next: 'read its size in `Content-Range`, and ask for a range within it',
   },
   upgrade_required: { status: 426, what: 'this path serves WebSockets only', next: 'connect with a WebSocket client' },
@@ -332,7 +332,7 @@ export const refusals = {
   overloaded: {
     status: 503,
     retryAfterSecs: 30,
-    what: 'the service has more requests than it can take now; nothing was changed',
+    what: 'the service is overloaded; nothing was changed',
     next: 'send the request again after `Retry-After`',
   },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'the identity provider does not respond', next: 'retry' },
@@ -347,8 +347,8 @@ export const refusals = {
   host_outdated: {
     status: 503,
     retryAfterSecs: 30,
-    what: 'the desktop’s host runs an older release that does not know this; nothing was changed',
-    next: 'send the request again when the host is upgraded',
+    what: 'the desktop’s host runs an older release that does not support this; nothing was changed',
+    next: 'send the request again after the host is upgraded',
   },
   guest_unavailable: {
     status: 503,
@@ -356,13 +356,13 @@ export const refusals = {
     retried: 'always',
     retryAfterSecs: 2,
     what: 'the guest does not respond',
-    next: 'retry; if it stays silent, look at its screen, or hibernate the desktop and wake it',
+    next: 'retry; if it still does not respond, look at its screen, or hibernate the desktop and wake it',
   },
   pictures_busy: {
     status: 503,
     from: 'host',
     retryAfterSecs: 1,
-    what: 'the desktop’s host makes as many pictures of screens as it can',
+    what: 'the desktop’s host has reached its limit of concurrent screenshots',
     next: 'retry, with fewer requests at once',
   },
   stopping: { status: 503, retryAfterSecs: 1, what: 'this replica is stopping', next: 'send the request again' },
@@ -370,7 +370,7 @@ export const refusals = {
     status: 504,
     from: 'host',
     retryAfterSecs: 1,
-    what: 'the guest did not finish this before its deadline, and it was ended',
+    what: 'the guest did not finish this before the deadline, so it was stopped',
     next: 'allow more time, or do less at once',
     fields: ['stdout', 'stderr', 'stdout_truncated', 'stderr_truncated'],
   },
@@ -466,7 +466,7 @@ export const refusals = {
     from: 'host',
     internalOnly: true,
     what: 'the guest did not respond in time after it started',
-    next: 'wake it again; if it stays silent, wake with `discard_memory` to boot from disk',
+    next: 'wake it again; if it still does not respond, wake with `discard_memory` to boot from disk',
   },
   hypervisor_failed: {
     status: 409,
@@ -495,7 +495,7 @@ export const refusals = {
     from: 'host',
     retried: 'always',
     internalOnly: true,
-    what: 'a host has as many moves in progress as it takes',
+    what: 'a host has reached its limit of moves in progress',
     next: 'retry later',
   },
   move_unreachable: {
@@ -509,7 +509,7 @@ export const refusals = {
     status: 409,
     from: 'host',
     internalOnly: true,
-    what: 'the guest changes its memory faster than it can be moved; it runs on where it was',
+    what: 'the guest changes its memory faster than it can be sent; it stays on its current host',
     next: 'move it with `mode` `hibernate`',
   },
   host_removed: {
@@ -542,11 +542,11 @@ export const refusals = {
   waited_too_long: {
     status: 409,
     internalOnly: true,
-    what: 'too many operations came before it, and it did not begin in time',
+    what: 'too many other operations were queued before it, and it did not begin in time',
     next: 'retry later',
   },
 
-  // What an agent answers to a command that is out of date.
+  // An agent refuses outdated commands with these.
   stale_epoch: {
     status: 409,
     from: 'host',
@@ -576,10 +576,10 @@ export type RefusalCode = keyof typeof refusals
 
 export const refusalCode = z.enum(Object.keys(refusals) as [RefusalCode, ...RefusalCode[]])
 
-/** What the table says of a code. */
+/** The row of a code. */
 export const factsOf = (code: RefusalCode): RefusalRow => refusals[code]
 
-/** What happened, what was lost or kept if that is known, and what to do. The code may be another release's. */
+/** What happened, what was lost or kept if that is known, and what to do. A code of another release is possible. */
 export function messageOf(code: RefusalCode, lost?: string): string {
   const { what, next }: RefusalRow = refusals[code] ?? refusals.internal
   return [what, lost, next].filter(Boolean).join('; ')

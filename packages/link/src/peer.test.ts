@@ -234,7 +234,7 @@ test('a repeated call never runs twice: the link closes', async () => {
   const gone = once(link.right, 'close')
   link.proxy.duplicateNext('toTarget')
   await link.left.call('count', undefined).catch((error) => expect(error).toBeInstanceOf(LinkLost))
-  expect(await gone).toEqual(['frame 1 came where 2 was due'])
+  expect(await gone).toEqual(['frame 1 came instead of frame 2'])
   expect(ran).toBe(1)
 })
 
@@ -243,7 +243,7 @@ test('a repeated reply closes the link', async () => {
   const gone = once(link.left, 'close')
   link.proxy.duplicateNext('toDialler')
   expect(await link.left.call('echo', 1)).toBe(1)
-  expect(await gone).toEqual(['frame 1 came where 2 was due'])
+  expect(await gone).toEqual(['frame 1 came instead of frame 2'])
 })
 
 test('events out of order are not delivered: the link closes', async () => {
@@ -254,7 +254,7 @@ test('events out of order are not delivered: the link closes', async () => {
   link.proxy.reorderNext('toTarget')
   link.left.emitEvent('tick', 1)
   link.left.emitEvent('tick', 2)
-  expect(await gone).toEqual(['frame 2 came where 1 was due'])
+  expect(await gone).toEqual(['frame 2 came instead of frame 1'])
   expect(heard).toEqual([])
 })
 

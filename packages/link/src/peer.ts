@@ -200,7 +200,7 @@ export class Peer extends EventEmitter<PeerEvents> {
     if (data.length > this.#maxFrameBytes) throw new FrameError('a frame is over the size limit')
     const frame = decodeFrame(data.toString())
     if (frame.n !== this.#received + 1)
-      throw new FrameError(`frame ${frame.n} came where ${this.#received + 1} was due`)
+      throw new FrameError(`frame ${frame.n} came instead of frame ${this.#received + 1}`)
     this.#received = frame.n
     if ('to' in frame && frame.type !== 'cancel' && frame.to > this.#outbox.sent) {
       throw new FrameError(`a ${frame.type} frame answers a call that was never made`)

@@ -175,12 +175,12 @@ test('a created desktop is woken; one that cannot be is removed again, also by a
   expect(woken.data).toEqual({ desktop_id: desktopId, state: 'awake', resumed_from: 'memory' })
   expect(first.some(({ path }) => path.endsWith('destroy'))).toBe(false)
 
-  const full = () => problem(409, 'operation_failed', 'no host has room')
+  const full = () => problem(409, 'operation_failed', 'no host has capacity')
   const { call: create, seen } = await connect(script(full))
   const failed = await create('desktop_create')
   expect([failed.isError, failed.content[0]!.text]).toEqual([
     true,
-    expect.stringMatching(/no host has room\n.*removed/),
+    expect.stringMatching(/no host has capacity\n.*removed/),
   ])
   expect(seen.map(({ path }) => path.split('/').at(-1))).toEqual(['desktops', 'wake', 'destroy'])
 

@@ -80,6 +80,6 @@ test('describes a default as it would be written, not as it is used', () => {
   expect(describeConfig(z.object({ lease }))).toMatchObject([{ default: '3' }])
 })
 
-test('reports the field that names no variable', () => {
-  expect(() => describeConfig(z.object({ port: z.number() }))).toThrow('the field "port" names no variable')
+test('reports the field that has no variable', () => {
+  expect(() => describeConfig(z.object({ port: z.number() }))).toThrow('the field "port" has no variable')
 })

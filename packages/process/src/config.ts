@@ -56,7 +56,7 @@ export function describeConfig(schema: z.ZodObject): SettingRow[] {
 function factsOf(field: string, type: z.core.$ZodType): SettingFacts {
   const { env, description, secret } = (type as z.ZodType).meta() ?? {}
   if (typeof env === 'string' && description) return { env, description, secret: secret === true }
-  throw new TypeError(`the field "${field}" names no variable; wrap it in setting('NAME', 'what it is', …)`)
+  throw new TypeError(`the field "${field}" has no variable; wrap it in setting('NAME', 'what it is', …)`)
 }
 
 /** The default as it would be written, before any transformation; a default that follows one, as it is used. */

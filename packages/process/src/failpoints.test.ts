@@ -90,6 +90,6 @@ test('the name * matches every name, and counts every hit', async () => {
 test.each(['here', 'here=', '=kill', 'here=melt', 'here=kill@0', 'here=delay:soon', 'here=constructor'])(
   'reports what is wrong with "%s"',
   (text) => {
-    expect(() => failpointsFrom(text)).toThrow(/is no failpoint/)
+    expect(() => failpointsFrom(text)).toThrow(/is not a failpoint/)
   },
 )

@@ -66,7 +66,7 @@ export function failpointsFrom(text: string): Failpoints {
   const armed = new ArmedFailpoints()
   for (const entry of entries) {
     const { name, spec } = entryForm.exec(entry)?.groups ?? {}
-    if (!name || !spec) throw new TypeError(`"${entry}" is no failpoint; write name=action[:arg][@n]`)
+    if (!name || !spec) throw new TypeError(`"${entry}" is not a failpoint; write name=action[:arg][@n]`)
     armed.set(name, spec)
   }
   return armed
@@ -116,7 +116,7 @@ function parseSpec(spec: string): Rule {
   const make = Object.hasOwn(actions, action) ? actions[action] : undefined
   if (!make)
     throw new TypeError(
-      `"${spec}" is no failpoint action; write one of ${Object.keys(actions).join(', ')}, then [:arg][@n]`,
+      `"${spec}" is not a failpoint action; write one of ${Object.keys(actions).join(', ')}, then [:arg][@n]`,
     )
   return { act: make(arg === undefined ? undefined : Number(arg)), at: at === undefined ? undefined : Number(at) }
 }

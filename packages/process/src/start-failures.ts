@@ -35,7 +35,7 @@ const files: Readonly<Record<string, { what: string; remedy: string }>> = {
 }
 
 /** The folder above it is there, as /proc is. */
-const noFolders = { what: 'its file system takes no folders', remedy: 'choose a folder elsewhere' }
+const noFolders = { what: 'its file system does not support folders', remedy: 'choose a folder elsewhere' }
 
 const isBelow = (path: string, folder: string): boolean => path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
 

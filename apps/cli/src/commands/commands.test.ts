@@ -93,13 +93,13 @@ test('create sends what was given and leaves the rest to the service', async () 
 test('a desktop whose first wake failed is shown all the same', async () => {
   const { dormouse } = await start(({ path }) =>
     path.endsWith('wake')
-      ? problem(409, 'operation_failed', 'no host has room', { operation_id: 'op' })
+      ? problem(409, 'operation_failed', 'no host has capacity', { operation_id: 'op' })
       : { body: desktop() },
   )
   const { code, stdout, stderr } = await dormouse(['create', '--wake', '--json'])
   expect(code).toBe(5)
   expect(JSON.parse(stdout)).toEqual(desktop())
-  expect(JSON.parse(stderr)).toMatchObject({ message: 'no host has room', code: 'operation_failed' })
+  expect(JSON.parse(stderr)).toMatchObject({ message: 'no host has capacity', code: 'operation_failed' })
 })
 
 test.each([

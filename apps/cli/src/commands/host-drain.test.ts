@@ -35,14 +35,14 @@ const drain = (state: string, more: object = {}, one: object = {}) => ({
   desktops: [{ ...desktop, ...one }],
 })
 
-const blocked = { status: 'blocked', action: 'blocked', reason: { code: 'no_room', detail: 'no host has room' } }
+const blocked = { status: 'blocked', action: 'blocked', reason: { code: 'no_room', detail: 'no host has capacity' } }
 
 /** A drain that runs at first, and ends so. */
 const ending = (last: object) => start(({ method }) => ({ body: method === 'POST' ? drain('running') : last }))
 
 test.each([
   ['drained', 0, { moved: 1 }, { status: 'moved' }, /hv-3 \(.*\) is drained: 1 moved/],
-  ['blocked', exitCodes.blocked, { blocked: 1 }, blocked, /no host has room|1 desktops block/],
+  ['blocked', exitCodes.blocked, { blocked: 1 }, blocked, /no host has capacity|1 desktops block/],
   ['cancelled', exitCodes.cancelled, { moved: 1 }, { status: 'moved' }, /1 desktops have moved and stay/],
 ])('it waits until it is %s', async (state, exit, counts, one, told) => {
   const { dormouse, seen } = await ending(drain(state, counts, one))
@@ -61,7 +61,7 @@ test('a plan is printed and not waited for; with blockers it fails', async () =>
   const plan = await dormouse(['admin', 'host', 'drain', 'hv-3', '--dry-run', '--json'])
   expect([plan.code, JSON.parse(plan.stdout).desktops[0].to_host_id]).toEqual([0, target])
   const without = await dormouse(['admin', 'host', 'drain', 'hv-3', '--dry-run', '--awake', 'hibernate'])
-  expect([without.code, without.stdout]).toEqual([exitCodes.blocked, expect.stringContaining('no host has room')])
+  expect([without.code, without.stdout]).toEqual([exitCodes.blocked, expect.stringContaining('no host has capacity')])
 })
 
 test('--no-wait answers what has begun, and --cancel finds the drain by its host', async () => {

@@ -108,4 +108,4 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
 const offersProof = ({ headers }: IncomingMessage): boolean =>
   (headers['sec-websocket-protocol'] ?? '').split(',').some((name) => name.trim() === linkSubprotocol)
 
-const unproven = new UpgradeRefusal(401, `this needs a proof of the host; offer the subprotocol ${linkSubprotocol}`)
+const unproven = new UpgradeRefusal(401, `the host must prove its identity; offer the subprotocol ${linkSubprotocol}`)

@@ -98,7 +98,7 @@ export function asUpgradeRefusal(error: unknown): UpgradeRefusal {
   if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail, {}, error.code)
   if (!isDatabaseUnavailable(error)) throw error
   const headers = { 'retry-after': '2' }
-  return new UpgradeRefusal(503, 'the database does not answer; try again', headers, 'database_unavailable')
+  return new UpgradeRefusal(503, 'the database does not respond; try again', headers, 'database_unavailable')
 }
 
 function parsed(text: string): unknown {

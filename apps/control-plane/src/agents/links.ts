@@ -108,7 +108,10 @@ export class Links extends EventEmitter<Events> {
     if (this.#withheld.has(hostId))
       throw refusalWithCause('host_unreachable', 'commands to the host are withheld; an operator must trust it')
     if (this.#confined.has(hostId) && !confinedCommands.has(name))
-      throw refusalWithCause('host_unreachable', 'the host was declared lost; it runs nothing until it is returned')
+      throw refusalWithCause(
+        'host_unreachable',
+        'the host was declared lost; it runs nothing until `dormouse admin host uncordon` takes it back',
+      )
     return this.#observe(name, async () => {
       const { traceparent } = currentSpan() ?? {}
       const answer = await peer

@@ -94,7 +94,7 @@ export class Relays {
   }
 
   /** Closes the relay of the operation, if it has one. */
-  close(operationId: string, why = 'the operation needs it no more'): void {
+  close(operationId: string, why = 'the operation no longer needs it'): void {
     this.#open.get(operationId)?.relay.close(new Error(why))
   }
 
@@ -108,7 +108,7 @@ export class Relays {
     if (others.length < mostInAll && hostIds.every((id) => openOf(id) < mostOfOneHost)) return
     throw refusalWithCause(
       'too_many_moves',
-      `a replica relays ${mostInAll} moves at once, and ${mostOfOneHost} of one host; this one waits`,
+      `at most ${mostInAll} moves, and ${mostOfOneHost} of one host, pass through a replica at once; this one waits`,
     )
   }
 }

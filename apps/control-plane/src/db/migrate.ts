@@ -68,7 +68,7 @@ async function missing(session: pg.Client, migrations: Migration[]): Promise<Mig
   const names = new Set(done.rows.map(({ name }) => name))
   if (names.size > 0 && !names.has(baseline))
     throw new StartError(
-      'the database is of a development build before 0.1.0, and nothing in it was changed; name an empty database in DATABASE_URL, or run the build that made this one',
+      'the database was made by a development build before 0.1.0, and was not changed; name an empty database in DATABASE_URL, or run the build that made this one',
     )
   return migrations.filter(({ name }) => !names.has(name))
 }

@@ -106,7 +106,7 @@ const sentences: Readonly<Record<string, (message: string) => string>> = {
   '3D000': (message) => `${message}; create it, or correct DATABASE_URL`,
   '42501': (message) => `${message}; give that right to the user in DATABASE_URL`,
   EACCES: (message) =>
-    `the socket of the database may not be opened: ${message}; correct DATABASE_URL, or its permissions`,
+    `the socket of the database cannot be opened: ${message}; correct DATABASE_URL, or its permissions`,
   ERR_INVALID_URL: () =>
     'DATABASE_URL is not a valid URL; write it as postgres://user:password@host:5432/dormouse, and special characters of the password percent-encoded, such as %40 for @',
 }
@@ -119,7 +119,9 @@ export function requireFiles(databaseUrl: string): void {
     if (!file) return undefined
     const contents = contentsOf(`${name} in DATABASE_URL is ${file}`, file)
     if (!pem.test(contents))
-      throw new StartError(`${name} in DATABASE_URL is ${file}, but that holds no ${what} in PEM; name the PEM file`)
+      throw new StartError(
+        `${name} in DATABASE_URL is ${file}, but that file has no ${what} in PEM format; name the PEM file`,
+      )
     return contents
   }
   read('sslrootcert', certificate, 'certificate')
@@ -146,5 +148,5 @@ function contentsOf(what: string, file: string): string {
       throw new StartError(`${what}, but there is no such file; create it, or correct the path`)
     throw new StartError(`${what}, but it cannot be read (${code}); let the user that this program runs as read it`)
   }
-  throw new StartError(`${what}, but that is no file; name the PEM file`)
+  throw new StartError(`${what}, but that is not a file; name the PEM file`)
 }

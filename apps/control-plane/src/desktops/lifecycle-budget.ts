@@ -51,7 +51,7 @@ export class LifecycleBudget {
 
 function tooMany(resetSecs: number): Refusal {
   const { perSecond } = budget
-  const detail = `this organisation asks for more than ${perSecond} creates, wakes and hibernations a second; slow down, then retry`
+  const detail = `the organisation exceeds ${perSecond} creates, wakes and hibernations per second; slow down, then retry`
   return new Refusal('rate_limited', detail, {
     retryAfterSecs: resetSecs,
     rateLimit: { limit: perSecond, resetSecs },

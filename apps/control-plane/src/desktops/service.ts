@@ -359,7 +359,7 @@ export class Desktops {
     }
     const opened = mayOpen ? this.#options.engine.open(request) : undefined
     if (opened) slots.push(opened.slot)
-    else if (params.idle) refuse('overloaded', 'the desktop’s host is busy; it is looked at again')
+    else if (params.idle) refuse('overloaded', 'the desktop’s host is busy; the desktop is checked again later')
     // The row is locked, so what these statements write is known before they are sent.
     if (!note) tx.last()
     const [superseded, , operation] = await together([

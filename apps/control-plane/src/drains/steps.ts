@@ -52,7 +52,7 @@ export function actionFor(state: DesktopState, { sleeping, awake }: Mode, { cold
 export function exhausted({ tries, failures }: Tried, reason: DrainReason | null): DrainReason | undefined {
   if (failures >= mostFailures) return reason ?? { code: 'internal', detail: `${failures} tries failed` }
   if (tries < mostTries) return undefined
-  return { code: 'superseded', detail: `requests of its owner came before ${tries} tries of the drain` }
+  return { code: 'superseded', detail: `requests of its owner interrupted ${tries} attempts of the drain` }
 }
 
 /** How an operation of the drain ended. */

@@ -39,7 +39,7 @@ export class CursorGone extends Error {
   readonly oldest: Position
 
   constructor(oldest: Position) {
-    super('the log of events does not reach back to this position')
+    super('events from this position are no longer kept')
     this.oldest = oldest
   }
 }

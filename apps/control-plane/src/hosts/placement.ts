@@ -40,7 +40,7 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
   return (
     withImage.find((host) => !host.quarantined && !shortage(host, request)) ??
     withImage.find((host) => !shortage(host, request)) ??
-    because('no_room', `no host has room: ${shortages(withImage, request)}`)
+    because('no_room', `no host has enough capacity: ${shortages(withImage, request)}`)
   )
 }
 
@@ -65,7 +65,7 @@ export function requireHost(host: Candidate | undefined, request: PlacementReque
   if (host.ailment !== null)
     return because(codeOf([host], 'host_away'), `the host that holds the desktop’s disk cannot run it: ${host.ailment}`)
   const reason = shortage(host, { ...request, diskGiB: 0 })
-  return reason ? because('no_room', `the host that holds the desktop’s disk has no room: ${reason}`) : host
+  return reason ? because('no_room', `the host that holds the desktop’s disk lacks capacity: ${reason}`) : host
 }
 
 /** A host that became unhealthy a moment ago may recover soon: its hypervisor may be restarting. */

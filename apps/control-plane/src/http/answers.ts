@@ -91,7 +91,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     headers: { 'idempotency-replayed': headerRef('Replayed'), 'upload-offset': headerRef('UploadOffset') },
   },
   410: {
-    what: 'The log of events no longer reaches back to the cursor; `oldest_cursor` is the oldest one that can be read on from',
+    what: 'Events after the cursor are no longer kept; `oldest_cursor` is the oldest cursor to continue from',
     code: 'cursor_gone',
     detail: messageOf('cursor_gone'),
   },
@@ -101,13 +101,13 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     detail: messageOf('payload_too_large'),
   },
   415: {
-    what: 'The body is compressed or coded, which is not undone; send it as it is',
+    what: 'The body is compressed or encoded; send it without that',
     code: 'unsupported_coding',
     detail: messageOf('unsupported_coding'),
     headers: { 'accept-encoding': headerRef('BodyCodings') },
   },
   416: {
-    what: 'The file has none of the bytes of the range',
+    what: 'The range lies outside the file',
     code: 'range_not_satisfiable',
     detail: messageOf('range_not_satisfiable'),
     headers: { 'content-range': headerRef('UnsatisfiedRange') },

@@ -13,11 +13,14 @@ export function refuseCodedBodies(app: App): void {
       refuse('unsupported_coding')
     }
     if (headers['content-range'] !== undefined)
-      refuseField('Content-Range', 'must not be sent; a body is a whole, and an upload takes parts by `Upload-Offset`')
+      refuseField(
+        'Content-Range',
+        'must not be sent; send the whole body, or send parts to an upload with `Upload-Offset`',
+      )
     for (const [name, shown] of conditions)
-      if (headers[name] !== undefined) refuseField(shown, 'must not be sent; a write of this service has no conditions')
+      if (headers[name] !== undefined) refuseField(shown, 'must not be sent; conditional writes are not supported')
     const misspelt = Object.keys(headers).find((name) => keyLike.test(name) && name !== 'idempotency-key')
-    if (misspelt) refuseField(misspelt, 'is not a header of this service; write `Idempotency-Key`')
+    if (misspelt) refuseField(misspelt, 'is not supported; send `Idempotency-Key`')
   })
 }
 

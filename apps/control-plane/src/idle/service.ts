@@ -110,7 +110,7 @@ export class Idle {
 async function lockLiving(tx: Db, { orgId }: Customer, id: string): Promise<void> {
   const { state } = (await desktops.lock(tx, orgId, id)) ?? refuseNotFound()
   if (state === 'destroying' || state === 'destroyed')
-    refuse('wrong_state', `the desktop is ${state}; it takes no wake lock`, { state })
+    refuse('wrong_state', `the desktop is ${state}, so it needs no wake lock`, { state })
 }
 
 function toJson(row: IdleRow, { activity, because, sleepsInMs }: Verdict): IdleJson {

@@ -125,10 +125,7 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   #refuse(): never {
-    return refuse(
-      'not_leader',
-      'this replica does not lead; send the request again, to any replica; the one that leads takes it',
-    )
+    return refuse('not_leader', 'this replica is not the leader; send the request again, to any replica')
   }
 
   async #contend(): Promise<void> {

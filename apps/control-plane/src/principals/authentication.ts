@@ -34,7 +34,7 @@ export const customersOnly = (options: AuthenticationOptions): onRequestHookHand
 export const refuseOperator = (): never =>
   refuse(
     'unauthenticated',
-    'an operator key is no credential of a customer; send an API key (`svc_sk_…`) or an access token of an organisation',
+    'an operator key is not valid on this route; send an API key (`svc_sk_…`) or an access token of an organisation',
   )
 
 /** Requires an operator. A customer gets 403. */

@@ -83,7 +83,10 @@ export class Principals {
     const credential = credentialIn(header)
     if (!credential) {
       beforeLookUp?.()
-      return refuse('unauthenticated', 'there is no credential; send `Authorization: Bearer <API key or access token>`')
+      return refuse(
+        'unauthenticated',
+        'the credential is missing; send `Authorization: Bearer <API key or access token>`',
+      )
     }
     const name = digestOf(credential)
     const known = this.#known.get(name)

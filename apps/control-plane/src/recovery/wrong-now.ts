@@ -5,13 +5,13 @@ import type { Hosts } from '../hosts/service.ts'
 
 const nextOf: Record<AlarmKind, string> = {
   inventory:
-    'compare it with `virsh list --all` on the host; `virsh resume` lets the desktop run on, `dormouse destroy` removes it',
+    'compare it with `virsh list --all` on the host; `virsh resume` resumes the desktop, `dormouse destroy` removes it',
   mass_action:
     'compare the host with the database before anything is removed; was the database restored from a backup?',
   ledger: 'compare `dormouse admin operation` of its last operation with what the host runs',
   events: 'find the transaction in pg_stat_activity by its xact_start, and end it',
   webhooks: 'grant the database role `create` on the database; the log of the control plane has the error',
-  paused: '`dormouse admin deferred` shows the command; restart the host’s agent, or mend its connection',
+  paused: '`dormouse admin deferred` shows the command; restart the host’s agent, or repair its connection',
 }
 
 /** The oldest first. */
@@ -65,7 +65,7 @@ function wrongWithHost(host: HostJson): AlarmJson[] {
         'host_quarantined',
         null,
         `gets no new desktops until ${quarantine.until}: ${quarantine.reason}`,
-        `mend it, then \`dormouse admin host uncordon ${name}\``,
+        `fix it, then \`dormouse admin host uncordon ${name}\``,
       ),
     )
   if (ailment && state === 'active')
@@ -74,7 +74,7 @@ function wrongWithHost(host: HostJson): AlarmJson[] {
         'host_unhealthy',
         null,
         `takes no desktop: ${ailment}`,
-        'mend what it reports; the agent looks again by itself',
+        'fix what it reports; the agent checks again by itself',
       ),
     )
   return found

@@ -161,7 +161,7 @@ describe('to a viewer', () => {
   })
 
   test.each([
-    ['more before there is a version', 'none', introduced['8']],
+    ['data before the version was chosen', 'none', introduced['8']],
     ['no', '8', bytes('RFB 003.008\n', 0, i32(3), 'no!')],
     ['that it wants a password', '3', bytes('RFB 003.008\n', i32(2))],
     ['that the viewer may not come in', '8', bytes('RFB 003.008\n', 1, 1, i32(1))],

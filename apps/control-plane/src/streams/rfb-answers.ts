@@ -16,7 +16,7 @@ function* introduction(terms: RfbTerms): Script {
   yield pass(12)
   const [types] = yield peek(1)
   // The viewer chooses its version before the screen continues.
-  if (terms.version === undefined) throw unknown('more before there is a version')
+  if (terms.version === undefined) throw unknown('data before the version was chosen')
   if (terms.version === '3') yield* only(1)
   else yield* choice(types!)
   if (terms.version === '8') yield* only(0)
@@ -26,7 +26,7 @@ function* introduction(terms: RfbTerms): Script {
 }
 
 function* only(value: number): Script {
-  if ((yield peek(4)).readUInt32BE(0) !== value) throw unknown('that it wants to know who is there')
+  if ((yield peek(4)).readUInt32BE(0) !== value) throw unknown('that it requires authentication')
   yield pass(4)
 }
 

@@ -121,7 +121,7 @@ export function showLeadership(registry: Registry, leadership: Leadership): void
   })
   const epoch = new Gauge({
     name: 'dormouse_leader_epoch',
-    help: 'Epoch of the last term of this replica; 0 where it has not led',
+    help: 'Epoch of the last term of this replica; 0 if it has not led',
     registers,
   })
   const began = new Counter({

@@ -83,7 +83,7 @@ export const hibernate = ({
     await endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)
     if (state === 'hibernated') return 'it is hibernated nevertheless'
-    return seen === 'nothing' ? 'its host has nothing of it' : 'it had stopped: its memory is lost, its disk is kept'
+    return seen === 'nothing' ? 'its host no longer has it' : 'it had stopped: its memory is lost, its disk is kept'
   },
 })
 
