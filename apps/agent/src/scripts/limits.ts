@@ -62,8 +62,12 @@ export const sshLimits = {
   channels: 90,
   /** Only a server that never closes a channel has this many open. */
   hostileChannels: 256,
-  /** Four paused downloads hold 4 MiB each: the window, and one that was in flight. */
-  unreadMaxBytes: 32 * MiB,
+  /** A channel whose reader pauses holds at most 4 MiB: the window, and one that was in flight. */
+  windowMaxBytes: 4 * MiB,
+  /** How much memory a channel may take: its window in the small pieces in which a program may print. */
+  channelMaxBytes: 32 * MiB,
+  /** All channels of a connection: each may have a reader that pauses. */
+  unreadMaxBytes: 512 * MiB,
   /** As many commands as a desktop may have in flight, each with the longest input. */
   unsentMaxBytes: 160 * MiB,
   /** Transfers wait while more than this is queued, so that commands are not held up. */

@@ -34,12 +34,22 @@ export function guardChannels(client: Client): void {
 /** How many channels are open or requested. */
 export const openChannelCount = (client: Client): number => internals(client)._count
 
-/** How much the server has sent that is not read yet. */
-export function unreadBytes(client: Client): number {
+/** What the server has sent on a channel and nobody has read yet. */
+export interface Unread {
+  channel: ClientChannel
+  bytes: number
+  /** How much memory that takes. */
+  heldBytes: number
+}
+
+/** Of each open channel. */
+export function unreadOf(client: Client): Unread[] {
   const channels = Object.values(internals(client)._channels).filter((one) => typeof one === 'object')
-  return (channels as ClientChannel[])
-    .flatMap((channel) => [channel, channel.stderr])
-    .reduce((sum, stream) => sum + stream.readableLength + chunkCount(stream) * chunkOverheadBytes, 0)
+  return (channels as ClientChannel[]).map((channel) => {
+    const bytes = channel.readableLength + channel.stderr.readableLength
+    const chunks = chunkCount(channel) + chunkCount(channel.stderr)
+    return { channel, bytes, heldBytes: bytes + chunks * chunkOverheadBytes }
+  })
 }
 
 /** Discards whatever still comes. A channel that is not read never ends. */

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
 import { newId } from '@dormouse/contract'
-import type { Algorithms, Connection, ServerChannel } from 'ssh2'
+import type { Algorithms, ClientChannel, Connection, ServerChannel } from 'ssh2'
 import { afterEach, describe, expect, test } from 'vitest'
 import {
   type ConnectedServer,
@@ -16,9 +16,12 @@ import {
   startServer,
 } from '../testing/ssh-server.ts'
 import { discardOutput } from './channels.ts'
+import type { SshConnection } from './connection.ts'
 import { execOverSsh } from './exec.ts'
 import { newPair } from './keys.ts'
-import { logIn } from './login.ts'
+import { channelsToClose, logIn } from './login.ts'
+
+const MiB = 1024 * 1024
 
 const command = (timeoutSecs = 20) => {
   return { desktopId: newId(), generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs }
@@ -102,19 +105,77 @@ describe('what its host holds is bounded', () => {
     return { connection: guest.connection, client: (await coming)[0] as Connection }
   }
 
-  test.each([
-    ['above the window that it was granted', 1_500, 30_000],
-    ['one byte at a time', 20_000, 1],
-  ])('output that is not read, %s', async (_what, times, bytes) => {
-    const opened = Promise.withResolvers<number>()
-    const { connection, client } = await bothEnds({}, (channel) => opened.resolve(endOf(channel).number))
+  /** Opens a channel whose output nobody reads, and returns its end in the guest. */
+  async function paused(connection: SshConnection, opened: ServerChannel[]): Promise<number> {
     await connection.openChannel('cat', (channel) => void channel.pause())
-    const message = data(await opened.promise, 'x'.repeat(bytes))
-    for (let i = 0; i < times && connection.isConnected; i++) {
+    return endOf(opened.at(-1)!).number
+  }
+
+  test('output above the window that it was granted', async () => {
+    const opened: ServerChannel[] = []
+    const { connection, client } = await bothEnds({}, (channel) => opened.push(channel))
+    const message = data(await paused(connection, opened), 'x'.repeat(30_000))
+    for (let i = 0; i < 300 && connection.isConnected; i++) {
+      sayRaw(client, message)
+      if (i % 16 === 0) await setImmediate()
+    }
+    await expect.poll(() => connection.isConnected).toBe(false)
+  })
+
+  test('output that is not read, one byte at a time: that channel alone is closed', async () => {
+    const opened: ServerChannel[] = []
+    const { connection, client } = await bothEnds({}, (channel) => opened.push(channel))
+    let isClosed = false
+    await connection.openChannel('cat', (channel) => {
+      channel.pause().on('close', () => {
+        isClosed = true
+      })
+    })
+    const message = data(endOf(opened[0]!).number, 'x')
+    for (let i = 0; i < 20_000 && !isClosed; i++) {
       sayRaw(client, message)
       if (i % 256 === 0) await setImmediate()
     }
-    await expect.poll(() => connection.isConnected).toBe(false)
+    await expect.poll(() => isClosed).toBe(true)
+    await expect(connection.openChannel('true', discardOutput)).resolves.toBeUndefined()
+  })
+
+  test.each([
+    ['a window for each of 90 channels', 90, 4 * MiB, []],
+    ['much more memory than bytes on one of them', 1, 33 * MiB, [0]],
+    ['that on each of them', 90, 33 * MiB, 'all'],
+  ])('%s', (_what, count, heldBytes, closed) => {
+    const channels = Array.from({ length: count }, () => ({}) as ClientChannel)
+    const closing = channelsToClose(channels.map((channel) => ({ channel, bytes: 1 * MiB, heldBytes })))
+    expect(closing === 'all' ? 'all' : closing.map((one) => channels.indexOf(one))).toEqual(closed)
+  })
+
+  test('forty readers that pause get every byte, and a command meanwhile runs', async () => {
+    const bytes = 3 * MiB
+    const stalled = new Set<ServerChannel>()
+    const { connection } = await bothEnds({}, (channel) => {
+      if (!channel.write(Buffer.alloc(bytes, 'x'))) stalled.add(channel)
+      channel.exit(0)
+      channel.end()
+    })
+    const read: Promise<number>[] = []
+    const resume: (() => void)[] = []
+    for (let i = 0; i < 40; i++) {
+      await connection.openChannel('cat', (channel) => {
+        let got = 0
+        channel.on('data', (chunk: Buffer) => {
+          got += chunk.length
+        })
+        channel.pause()
+        resume.push(() => channel.resume())
+        read.push(once(channel, 'close').then(() => got))
+      })
+    }
+    await expect.poll(() => stalled.size).toBe(40)
+    await expect(connection.openChannel('true', discardOutput)).resolves.toBeUndefined()
+    for (const one of resume) one()
+    expect(new Set(await Promise.all(read))).toEqual(new Set([bytes]))
+    expect(connection.isConnected).toBe(true)
   })
 
   test('channels that it never closes', async () => {

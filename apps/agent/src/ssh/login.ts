@@ -2,9 +2,9 @@
 // does not choose costly algorithms, and its errors end the connection and nothing else.
 import type { Socket } from 'node:net'
 import { Refusal } from '@dormouse/contract'
-import ssh2, { type Algorithms, type Client } from 'ssh2'
+import ssh2, { type Algorithms, type Client, type ClientChannel } from 'ssh2'
 import { sshLimits } from '../scripts/limits.ts'
-import { guardChannels, unreadBytes } from './channels.ts'
+import { closeChannel, guardChannels, type Unread, unreadOf } from './channels.ts'
 import type { GuestKeys } from './keys.ts'
 
 /**
@@ -73,13 +73,22 @@ export async function logIn(socket: Socket, { privateKey, hostKey }: GuestKeys):
   }
 }
 
-/** Ends a connection whose server sends more than is read, requests more answers than it reads, or does not close. */
+/** Ends a connection whose server sends more than a host may hold, requests more answers than it reads, or does not close. */
 function limitMemory(client: Client, socket: Socket): void {
-  const { unreadMaxBytes, unsentMaxBytes } = sshLimits
   socket.once('finish', () => socket.destroy())
   socket.on('data', () => {
-    if (unreadBytes(client) > unreadMaxBytes || socket.writableLength > unsentMaxBytes) socket.destroy()
+    const closing = channelsToClose(unreadOf(client))
+    if (closing === 'all' || socket.writableLength > sshLimits.unsentMaxBytes) socket.destroy()
+    else for (const channel of closing) closeChannel(channel)
   })
+}
+
+/** A channel whose unread bytes take too much memory is closed alone: a slow reader costs the others nothing. */
+export function channelsToClose(unread: Unread[]): ClientChannel[] | 'all' {
+  const heldBytes = unread.reduce((sum, one) => sum + one.heldBytes, 0)
+  const isViolated = unread.some(({ bytes }) => bytes > sshLimits.windowMaxBytes)
+  if (isViolated || heldBytes > sshLimits.unreadMaxBytes) return 'all'
+  return unread.filter((one) => one.heldBytes > sshLimits.channelMaxBytes).map(({ channel }) => channel)
 }
 
 /**
