@@ -57,6 +57,7 @@ export default defineConfig({
           include: [
             'packages/*/src/**/*.test.ts',
             'apps/*/src/**/*.test.ts',
+            'apps/agent/supervisor/*.test.ts',
             'scripts/**/*.test.ts',
             'infra/**/*.test.ts',
             'test/structure/**/*.test.ts',

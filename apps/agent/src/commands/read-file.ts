@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { type RangeHead, type ReadFileCommand, rangeHeadMaxBytes, resolveRange } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
 import type { FileDownload, GuestTransport } from '../driver/guest-transport.ts'
-import { fileStep } from '../guest/file-step.ts'
+import { fileStep } from '../guest/transfers.ts'
 import type { CommandHandler, DialBack } from './handler.ts'
 import { type TransferDeps, transferError } from './transfer.ts'
 

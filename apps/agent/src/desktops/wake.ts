@@ -11,7 +11,7 @@ import {
 import type { Semaphore } from '@dormouse/process'
 import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
-import { requestNewAddress } from '../guest/new-address.ts'
+import { requestNewAddress } from '../guest/catch-up.ts'
 import { becomesReady, untilAnswers, untilResumed } from '../guest/ready.ts'
 import { unlessAborted } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'

@@ -37,6 +37,8 @@ export interface ProgramEnd {
 }
 
 export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
+  /** Brings our program in again: it was removed, or is of another release. */
+  bringIn(): Promise<void>
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
   /** Starts a script of ours that answers what it is sent; undefined if that cannot be had at once. */

@@ -1,6 +1,6 @@
-// Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed if it
-// is missing. What may be repeated is asked of one that waits in the guest, if any. Keeps nothing but where the supervisor
-// was, so it survives a restart of this process.
+// Execs in a guest: each operation is a short command of the supervisor, which is brought in if it is missing. An operation that
+// may be repeated goes to a supervisor that waits in the guest, if there is one: it starts no program there. Keeps nothing but
+// where the supervisor was, so it survives a restart of this process.
 import {
   type CommandPayload,
   type CommandResult,
@@ -8,22 +8,19 @@ import {
   type ExecCommand,
   type ExecReport,
   Refusal,
+  refuse,
 } from '@dormouse/contract'
-import type { GuestTransport } from '../driver/guest-transport.ts'
+import type { Conversation, GuestTransport } from '../driver/guest-transport.ts'
+import { ServedAnswers, servedInputMaxBytes, servedRequest, serveScript } from '../scripts/served.ts'
 import {
   answerOf,
   badAnswer,
   execsIn,
-  hasExecsScript,
-  makePlaceScript,
   operation,
   parseStatus,
-  programIn,
   startArgs,
   supervisorPlaces,
 } from '../scripts/supervisor.ts'
-import { supervisorProgram } from '../scripts/supervisor-program.ts'
-import { ServedExecs } from './served-execs.ts'
 
 interface Target {
   desktopId: DesktopId
@@ -44,14 +41,12 @@ interface Options {
 }
 
 const stepSecs = 30
-const installSecs = 60
 const lookSecs = 10
 const removeWaitMs = 5_000
-const listRunning = ['list', 'running'] as const
 
 export class GuestExecs {
   readonly #places = new Map<DesktopId, string>()
-  readonly #installing = new Map<DesktopId, Promise<string>>()
+  readonly #finding = new Map<DesktopId, Promise<string>>()
   readonly #served = new ServedExecs()
 
   async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
@@ -64,16 +59,8 @@ export class GuestExecs {
     return reportsOf(await this.operate(guest, target, ['list']))
   }
 
-  /** Those that run in a guest that may have none: nothing is installed for that. */
   async running(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
-    const known = this.#places.get(target.desktopId)
-    for (const place of known ? [known] : supervisorPlaces) {
-      const lines = await ifInstalled(runIn(guest, target, place, listRunning, { timeoutSecs: lookSecs }))
-      if (lines) return reportsOf(lines)
-    }
-    // Those that a release before started have its program.
-    const { exitCode } = await guest.exec(plain(target, hasExecsScript, { timeoutSecs: lookSecs }))
-    return exitCode === 0 ? reportsOf(await this.operate(guest, target, listRunning)) : []
+    return reportsOf(await this.operate(guest, target, ['list', 'running'], { timeoutSecs: lookSecs }))
   }
 
   async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {
@@ -133,7 +120,7 @@ export class GuestExecs {
     return answer === undefined ? this.operate(guest, target, args, options) : answerOf(answer)
   }
 
-  /** Runs an operation of the supervisor; if there is none, after its installation. */
+  /** Runs an operation of the supervisor, which is brought in if it is missing. */
   async operate(
     guest: GuestTransport,
     target: Target,
@@ -147,55 +134,43 @@ export class GuestExecs {
       // Even if the command's own folder is missing, or the program is not one that runs here.
       if (!(error instanceof Refusal) || error.code !== 'command_not_run') throw error
       if (await works(guest, target, known)) throw error
-      return runIn(guest, target, await this.#install(guest, target), args, options)
+      return runIn(guest, target, await this.#find(guest, target), args, options)
     }
   }
 
-  async #install(guest: GuestTransport, target: Target): Promise<string> {
+  /** Where the program is; it is brought in if it is missing. */
+  async #find(guest: GuestTransport, target: Target): Promise<string> {
     const { desktopId } = target
-    const joined = this.#installing.get(desktopId)
+    const joined = this.#finding.get(desktopId)
     if (joined) return joined
-    const installing = install(guest, target).finally(() => this.#installing.delete(desktopId))
-    this.#installing.set(desktopId, installing)
-    const place = await installing
+    const finding = find(guest, target).finally(() => this.#finding.delete(desktopId))
+    this.#finding.set(desktopId, finding)
+    const place = await finding
     this.#places.set(desktopId, place)
     return place
   }
 }
 
-/** Puts the program into the first place that can have it and run it. */
-async function install(guest: GuestTransport, target: Target): Promise<string> {
-  for (const place of supervisorPlaces) {
-    if (await works(guest, target, place)) return place
-    const { exitCode } = await guest.exec(plain(target, makePlaceScript(place), { timeoutSecs: installSecs }))
-    if (exitCode !== 0) continue
-    const file = await guest.createFile(programIn(place), 0o700)
-    try {
-      await file.write(supervisorProgram)
-      await file.commit()
-    } catch (error) {
-      await file.abandon().catch(() => undefined)
-      if (!(error instanceof Refusal) || error.code === 'guest_unavailable') throw error
-      continue
-    }
-    if (await works(guest, target, place)) return place
-  }
-  throw new Refusal(
-    'exec_unsupported',
-    'the guest has no writable folder that runs programs, or another processor than x86-64',
+async function find(guest: GuestTransport, target: Target): Promise<string> {
+  const place = await workingPlace(guest, target)
+  if (place !== undefined) return place
+  await guest.bringIn()
+  return (
+    (await workingPlace(guest, target)) ??
+    refuse('exec_unsupported', 'the guest has no writable folder that runs programs, or another processor than x86-64')
   )
 }
 
-async function works(guest: GuestTransport, target: Target, place: string): Promise<boolean> {
-  return (await ifInstalled(runIn(guest, target, place, ['check'])))?.[0] === 'ready'
+async function workingPlace(guest: GuestTransport, target: Target): Promise<string | undefined> {
+  for (const place of supervisorPlaces) if (await works(guest, target, place)) return place
+  return undefined
 }
 
-/** Undefined if the guest has no such program. */
-async function ifInstalled(running: Promise<string[]>): Promise<string[] | undefined> {
+async function works(guest: GuestTransport, target: Target, place: string): Promise<boolean> {
   try {
-    return await running
+    return (await runIn(guest, target, place, ['check']))[0] === 'ready'
   } catch (error) {
-    if (error instanceof Refusal && error.code === 'command_not_run') return undefined
+    if (error instanceof Refusal && error.code === 'command_not_run') return false
     throw error
   }
 }
@@ -226,3 +201,133 @@ const plain = (
 /** A guest reports the exec that it was asked about. */
 const own = (report: ExecReport, { execId }: { execId: string }): ExecReport =>
   report.execId === execId ? report : badAnswer()
+
+interface ServedRequest {
+  args: Args
+  input?: string | undefined
+  timeoutSecs: number
+}
+
+/** Without a request for so long it ends. */
+const idleMs = 30_000
+/** Of one that could not be started. */
+const retryMs = 10_000
+/** Answered by any supervisor that serves: there is no such exec. */
+const probe = { args: ['get', '-'], timeoutSecs: 20 }
+
+export class ServedExecs {
+  readonly #servers = new Map<DesktopId, Server>()
+
+  /** The answer of the supervisor that waits; undefined if none does, or it is lost: the request may have been served. */
+  async ask({ desktopId, generation }: Target, request: ServedRequest): Promise<string | undefined> {
+    const server = this.#servers.get(desktopId)
+    if (server?.generation !== generation || !server.isReady) return undefined
+    if ((request.input?.length ?? 0) > servedInputMaxBytes) return undefined
+    return server.ask(request)
+  }
+
+  /** Starts one for the requests to come, unless there is one. */
+  begin(guest: GuestTransport, { desktopId, generation }: Target, place: string): void {
+    const there = this.#servers.get(desktopId)
+    if (there?.generation === generation) return
+    there?.close()
+    const server = new Server(generation, () => {
+      if (this.#servers.get(desktopId) === server) this.#servers.delete(desktopId)
+    })
+    this.#servers.set(desktopId, server)
+    void server.start(guest, place)
+  }
+}
+
+/** One that waits in a guest. */
+class Server {
+  readonly generation: number
+  readonly #answers = new ServedAnswers()
+  readonly #waiting = new Map<number, (answer: string | undefined) => void>()
+  readonly #forget: () => void
+  #conversation: Conversation | undefined
+  #idle: NodeJS.Timeout | undefined
+  #lastTag = 0
+  #isReady = false
+  #isEnded = false
+
+  constructor(generation: number, forget: () => void) {
+    this.generation = generation
+    this.#forget = forget
+  }
+
+  get isReady(): boolean {
+    return this.#isReady && !this.#isEnded
+  }
+
+  /** Rejects only for a fault of this program: whatever a guest does leaves the requests to commands. */
+  async start(guest: GuestTransport, place: string): Promise<void> {
+    try {
+      const listener = { received: (bytes: Buffer) => this.#receive(bytes), ended: () => this.#end() }
+      this.#conversation = await guest.converse(serveScript(place), listener)
+      if (this.#isEnded) this.#conversation?.close()
+      else if (this.#conversation && (await this.ask(probe)) !== undefined) this.#isReady = true
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+    }
+    if (this.isReady) this.#rest()
+    else this.#giveUp()
+  }
+
+  /** Undefined if it is lost before it answers; `guest_deadline` if it does not answer in time. */
+  async ask({ args, input, timeoutSecs }: ServedRequest): Promise<string | undefined> {
+    const tag = ++this.#lastTag
+    const { promise, resolve } = Promise.withResolvers<string | undefined>()
+    let isLate = false
+    const timer = setTimeout(() => {
+      isLate = true
+      this.close()
+    }, timeoutSecs * 1_000)
+    clearTimeout(this.#idle)
+    this.#waiting.set(tag, resolve)
+    this.#answers.expect(tag)
+    this.#conversation?.send(servedRequest(tag, args, input))
+    const answer = await promise
+    clearTimeout(timer)
+    if (isLate) refuse('guest_deadline', `the guest did not answer within ${timeoutSecs} s`)
+    return answer
+  }
+
+  close(): void {
+    this.#conversation?.close()
+    this.#end()
+  }
+
+  #receive(bytes: Buffer): void {
+    try {
+      for (const { tag, text } of this.#answers.add(bytes)) {
+        this.#waiting.get(tag)?.(text)
+        this.#waiting.delete(tag)
+      }
+      this.#rest()
+    } catch {
+      // What is no answer is asked again as a command, which says what is wrong.
+      this.close()
+    }
+  }
+
+  #rest(): void {
+    clearTimeout(this.#idle)
+    if (this.#waiting.size === 0 && !this.#isEnded) this.#idle = setTimeout(() => this.close(), idleMs).unref()
+  }
+
+  #end(): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    clearTimeout(this.#idle)
+    for (const answer of this.#waiting.values()) answer(undefined)
+    this.#waiting.clear()
+    if (this.#isReady) this.#forget()
+  }
+
+  /** It stays known for a while, so that not each request tries again. */
+  #giveUp(): void {
+    this.close()
+    setTimeout(this.#forget, retryMs).unref()
+  }
+}

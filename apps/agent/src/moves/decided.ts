@@ -5,7 +5,7 @@ import { removeAll } from '../desktops/destroy.ts'
 import { nothingHere } from '../desktops/journal-entry.ts'
 import { lookAtRest, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
-import { catchUp } from '../guest/after-move.ts'
+import { catchUp } from '../guest/catch-up.ts'
 import { heldOut, journalled, type MoveDeps } from './held.ts'
 
 /** The desktop is this host's: a guest that came with its memory runs. */

@@ -21,12 +21,6 @@ export const operation = (place: string, folder: string, args: readonly (string 
   ...args.map(String),
 ]
 
-/** Makes the folder of the program private: it gets the program afterwards. */
-export const makePlaceScript = (place: string): string => `umask 077; mkdir -p ${place} && [ -w ${place} ]`
-
-/** Succeeds if some release has kept execs. */
-export const hasExecsScript = supervisorPlaces.map((place) => `[ -d ${execsIn(place)} ]`).join(' || ')
-
 const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16 }
 
 export function startArgs(request: CommandPayload<'exec.start'>): (string | number)[] {

@@ -64,6 +64,10 @@ export class SshTransport implements GuestTransport {
     this.#connection.inBackground(this.#connected())
   }
 
+  async bringIn(): Promise<void> {
+    await this.#connection.meet()
+  }
+
   async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
     const connection = await before(deadline, this.#connected())
     if (!connection) throw startedTooLate()

@@ -101,6 +101,9 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
     return { exitCode: exitCode ?? undefined, signal: undefined, stdout: out, stderr: err }
   }
 
+  /** It has it always. */
+  async bringIn(): Promise<void> {}
+
   #setClock(): void {
     const domain = this.#running()
     this.#machine.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })

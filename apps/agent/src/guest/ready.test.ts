@@ -1,7 +1,7 @@
 // Guarantee: a restored guest that will not answer is given up early, and one that is slow, stopped from outside or asleep is not.
 import { newId, Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { RestoredGuest } from './restored.ts'
+import { RestoredGuest } from './ready.ts'
 
 const id = newId()
 

@@ -16,12 +16,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type ExecResult, newId } from '@dormouse/contract'
 import { afterAll, expect, test } from 'vitest'
-import { waitFor } from '../../../../test/wait-for.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
-import { programIn, supervisorPlaces, watchesIn } from '../scripts/supervisor.ts'
-import { supervisorProgram } from '../scripts/supervisor-program.ts'
-import { GuestExecs } from './execs.ts'
-import { GuestWatches } from './watches.ts'
+import { waitFor } from '../../../test/wait-for.ts'
+import type { GuestTransport } from '../src/driver/guest-transport.ts'
+import { GuestExecs } from '../src/guest/execs.ts'
+import { GuestWatches } from '../src/guest/watches.ts'
+import { programIn, supervisorPlaces, watchesIn } from '../src/scripts/supervisor.ts'
+import { supervisorProgram } from '../src/scripts/supervisor-program.ts'
 
 const place = mkdtempSync(join(tmpdir(), 'dormouse-watches-'))
 writeFileSync(programIn(place), supervisorProgram)

@@ -16,9 +16,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type ExecReport, newId } from '@dormouse/contract'
 import { afterAll, beforeEach, expect, test } from 'vitest'
-import { waitFor } from '../../../../test/wait-for.ts'
-import { answerOf, parseStatus } from '../scripts/supervisor.ts'
-import { supervisorProgram } from '../scripts/supervisor-program.ts'
+import { waitFor } from '../../../test/wait-for.ts'
+import { answerOf, parseStatus } from '../src/scripts/supervisor.ts'
+import { supervisorProgram } from '../src/scripts/supervisor-program.ts'
 
 const MiB = 1024 * 1024
 const folder = mkdtempSync(join(tmpdir(), 'dormouse-exec-space-'))

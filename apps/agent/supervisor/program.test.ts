@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { supervisorProgram } from '../scripts/supervisor-program.ts'
-import { tellGuest } from './wake-port.ts'
+import { tellGuest } from '../src/guest/wake-port.ts'
+import { supervisorProgram } from '../src/scripts/supervisor-program.ts'
 
 let folder: string
 let program: string

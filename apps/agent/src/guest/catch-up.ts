@@ -1,5 +1,5 @@
-// A guest whose memory has come from another host still has the address that it had there, and one that began with a template has
-// none. It requests its own, as it would when it boots.
+// What a guest has to catch up with after a move, a first wake from a template or a larger disk: its clock, its address, its file
+// system. In the background: it can be used meanwhile.
 import { type DesktopId, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
@@ -7,6 +7,24 @@ import type { GuestAddress } from '../driver/guest-access.ts'
 import { newAddressScript, newAddressSecs } from '../scripts/new-address.ts'
 import type { Guests } from './guests.ts'
 import { untilResumed } from './ready.ts'
+
+const answerMs = 60_000
+
+/** On its new host: the guest's clock and its address. Never throws. */
+export async function catchUp(deps: AddressDeps, desktopId: DesktopId, generation: number): Promise<void> {
+  await setClock(deps, desktopId)
+  await requestNewAddress(deps, desktopId, generation)
+}
+
+/** Adds the time for which the guest was paused. Never throws: if it fails, the guest's clock is late by that. */
+export async function setClock(deps: AddressDeps, desktopId: DesktopId): Promise<void> {
+  try {
+    // It answers when its clock is set.
+    await untilResumed(deps, desktopId, answerMs, new AbortController().signal)
+  } catch (error) {
+    deps.log.warn({ err: error, desktopId }, 'the clock of a guest that was paused for a move could not be set')
+  }
+}
 
 export interface AddressDeps {
   driver: Pick<Driver, 'domain' | 'newAddress' | 'guestSleep' | 'usage' | 'frozen'>
@@ -18,8 +36,6 @@ interface Target {
   desktopId: DesktopId
   generation: number
 }
-
-const answerMs = 60_000
 
 /** Never throws: if it fails, the guest agent serves the guest. It has no network until it requests the address by itself. */
 export async function requestNewAddress(deps: AddressDeps, desktopId: DesktopId, generation: number): Promise<void> {
@@ -44,4 +60,22 @@ export async function requestAddress(
   const { exitCode } = await deps.guests.guest(desktopId).exec(request)
   if (exitCode !== 0) refuse('guest_unavailable', `the guest’s request for its address ended with ${exitCode}`)
   deps.log.info({ desktopId }, 'a guest has requested its address')
+}
+
+const growCommand = 'resize2fs /dev/vda'
+const growSecs = 300
+
+/** Never throws. */
+export async function growFileSystem(
+  { guests, log }: { guests: Pick<Guests, 'guest'>; log: Log },
+  desktopId: DesktopId,
+  generation: number,
+): Promise<void> {
+  try {
+    const exec = { desktopId, generation, command: growCommand, cwd: null, env: {}, stdin: null, timeoutSecs: growSecs }
+    const { exitCode } = await guests.guest(desktopId).exec(exec)
+    log.info({ desktopId, exitCode }, 'a guest has grown its file system')
+  } catch (error) {
+    log.warn({ err: error, desktopId }, 'a guest has not grown its file system; it does when it boots')
+  }
 }
