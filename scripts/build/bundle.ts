@@ -1,11 +1,8 @@
 // Bundles the app of the current folder into one file that a plain Node 24 runs.
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { build } from 'esbuild'
-import { withPictureWorker } from './picture-worker.ts'
+import { oneFile } from './one-file.ts'
 import { ensureViewer } from './viewer.ts'
-
-/** CommonJS parts of the bundle need `require` for Node's own modules. */
-const banner = `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)`
 
 /** Files that the program reads at run time: the source file that reads each, where it comes from, and where it goes. */
 const beside = [
@@ -26,17 +23,9 @@ rmSync('dist', { recursive: true, force: true })
 await build({
   stdin: { contents: entry(), resolveDir: process.cwd(), sourcefile: 'entry.ts', loader: 'ts' },
   outfile: 'dist/main.js',
-  bundle: true,
-  platform: 'node',
-  target: 'node24',
-  format: 'esm',
+  ...oneFile,
   sourcemap: true,
   sourcesContent: false,
-  banner: { js: banner },
-  define: { __dirname: 'import.meta.dirname' },
-  // Optional native parts; their packages work without them.
-  external: ['pg-native', 'bufferutil', 'utf-8-validate', 'cpu-features', '*.node'],
-  plugins: [withPictureWorker],
   logLevel: 'warning',
 })
 for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { expect, test } from 'vitest'
-import { withPictureWorker } from './picture-worker.ts'
+import { oneFile } from './one-file.ts'
 
 const encoder = fileURLToPath(new URL('../../apps/agent/src/input/picture-encoder.ts', import.meta.url))
 const program = `import { PictureEncoder } from ${JSON.stringify(encoder)}
@@ -25,10 +25,7 @@ test('a bundle makes a JPEG and a PNG on a thread that is part of its one file',
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-bundle-'))
   try {
     const outfile = join(folder, 'main.mjs')
-    await build({
-      ...{ outfile, bundle: true, platform: 'node', target: 'node24', format: 'esm', plugins: [withPictureWorker] },
-      stdin: { contents: program, resolveDir: folder },
-    })
+    await build({ ...oneFile, outfile, stdin: { contents: program, resolveDir: folder } })
     expect(execFileSync(process.execPath, [outfile], { cwd: folder, encoding: 'utf8' })).toBe('ffd8ff\n89504e\n')
   } finally {
     rmSync(folder, { recursive: true, force: true })
