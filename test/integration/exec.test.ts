@@ -122,7 +122,7 @@ test('a command that a sleep interrupts is 409 whether it has a key or not, and 
     await stack.ask(id, 'hibernate')
     const { status, json, headers: sent } = await answer
     expect([status, json.code, sent['retry-after']]).toEqual([409, 'exec_interrupted', undefined])
-    expect(json.detail).toContain('check what it has done')
+    expect(json.detail).toContain('while the command ran')
     expect(typeof json.exec_id).toBe(headers === keyed ? 'string' : 'undefined')
     await stack.ask(id, 'wake')
   }

@@ -165,7 +165,6 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
     }
     this.#refuseNoFolder(command)
     const stdout = await runSupervisor(world, words, command.stdin ?? '')
-    if (stdout === undefined) return refuse('command_not_run', 'the guest has no such program')
     const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
     return { ...none, exitCode: 0, stdout }
   }

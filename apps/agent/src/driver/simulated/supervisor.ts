@@ -36,14 +36,8 @@ const timedOut = 'timeout'
 
 export const isSupervisor = (program: string): boolean => /\/supervise-[0-9a-f]{12}$/.test(program)
 
-/** Undefined if the guest has no such program. */
-export async function runSupervisor(
-  world: SupervisorWorld,
-  words: string[],
-  stdin: string,
-): Promise<string | undefined> {
-  const [program = '', folder = '', operation = '', id = '', ...args] = words
-  if (world.read(program) === undefined) return undefined
+export async function runSupervisor(world: SupervisorWorld, words: string[], stdin: string): Promise<string> {
+  const [, folder = '', operation = '', id = '', ...args] = words
   const path = `${folder}/${id}`
   const read = () => lookAgain(world, path)
   if (operation === 'check') return 'ready\n'
