@@ -166,7 +166,7 @@ test.each([
   const folder = join(imagesDir, 'running')
   cpSync(stage.miniImage, folder, { recursive: true })
   // Only its name counts.
-  const start = `cp /usr/lib/openssh/sftp-server /tmp/${program}; mkfifo /tmp/in; /tmp/${program} <>/tmp/in >/dev/null 2>&1 &`
+  const start = `cp /usr/sbin/qemu-ga /tmp/${program}; /tmp/${program} -m unix-listen -p /tmp/in -t /tmp >/dev/null 2>&1 &`
   const ready = { command: ['sh', '-c', start], try_timeout_secs: 20 }
   writeFileSync(join(folder, 'manifest.json'), JSON.stringify({ ...readManifest(folder), ready }))
   await using other = await stage.bench(

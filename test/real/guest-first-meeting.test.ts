@@ -68,7 +68,13 @@ test('a guest whose program was removed gets it again', async () => {
   await bench.run(id, 'rm /var/lib/dormouse/supervise-*')
   const request = { ...fence, execId: newId(), command: 'echo again', cwd: null, env: {}, timeoutSecs: null }
   const guest = bench.parts.guests.guest(id)
-  await bench.parts.execs.start(guest, { ...request, hasInput: false, tty: null, keepAwake: false, waitForReader: false })
+  await bench.parts.execs.start(guest, {
+    ...request,
+    hasInput: false,
+    tty: null,
+    keepAwake: false,
+    waitForReader: false,
+  })
   const read = { ...fence, execId: request.execId, stream: 'stdout' as const, offset: 0, maxBytes: 100, waitMs: 10_000 }
   const { data } = await bench.parts.execs.read(guest, read)
   expect(Buffer.from(data, 'base64').toString()).toBe('again\n')

@@ -98,7 +98,10 @@ test('an exec outlives the agent’s death and a sleep: each line once, and its 
   expect(await output).toBe(`${Array.from({ length: 30 }, (_, n) => `line ${n}\n`).join('')}said\n`)
   await terminal.wait()
   expect(await textOf(terminal)).toBe('30 100\r\ntyped\r\ntyped\r\n')
-  await waitFor('the supervisors to end', async () => (await stage.run("ps | grep '[s]upervise-' | grep -vc ' port ' || :")) === '0\n')
+  await waitFor(
+    'the supervisors to end',
+    async () => (await stage.run("ps | grep '[s]upervise-' | grep -vc ' port ' || :")) === '0\n',
+  )
 })
 
 test('a terminal at the command line passes keys and Ctrl-C, can be left and joined again, and exits as its program', async () => {
