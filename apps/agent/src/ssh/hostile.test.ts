@@ -171,7 +171,7 @@ describe('what its host holds is bounded', () => {
         read.push(once(channel, 'close').then(() => got))
       })
     }
-    await expect.poll(() => stalled.size).toBe(40)
+    await expect.poll(() => stalled.size).toBeGreaterThanOrEqual(40)
     await expect(connection.openChannel('true', discardOutput)).resolves.toBeUndefined()
     for (const one of resume) one()
     expect(new Set(await Promise.all(read))).toEqual(new Set([bytes]))
