@@ -96,23 +96,14 @@ test('two looks at once log it once, and a hundred things are twenty lines and o
   expect(await listed('ledger')).toEqual([])
 })
 
-test('events that are held back for long, and a queue of webhooks that cannot start, are listed until they end', async () => {
+test('events that are held back for long are listed until they end', async () => {
   stack.chronicle.foresee(/held events back for long/)
-  const { recovery, wings } = stack.replica.parts
-  const { worker: webhookWorker } = wings.webhooks
+  const { recovery } = stack.replica.parts
   for (let n = 0; n < 3; n++) await recovery.checkEvents(31_000)
   expect(stack.chronicle.find(/held events back for long/)).toMatchObject([{ secs: 31, alarmKind: 'events' }])
   expect(await listed('events')).toMatchObject([{ next: expect.stringContaining('pg_stat_activity') }])
   await recovery.checkEvents(30_000)
   expect(await listed('events')).toEqual([])
-
-  // As if an earlier leader could not start it: this one can.
-  const found = { subject: 'queue', hostId: null, desktopId: null, what: 'a test finds that it cannot start' }
-  const log = createLog({ name: 'alarms', destination: stack.chronicle })
-  await stack.replica.parts.alarms.are('webhooks', 'queue', [found], log)
-  expect(await listed('webhooks')).toMatchObject([{ next: expect.stringContaining('grant') }])
-  await webhookWorker.run()
-  expect(await listed('webhooks')).toEqual([])
 })
 
 test('a host that is not as it should be is listed, with what to do', async () => {

@@ -5,7 +5,7 @@ import type { Pool } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as store from './store.ts'
 
-export type AlarmKind = 'inventory' | 'mass_action' | 'ledger' | 'paused' | 'events' | 'webhooks'
+export type AlarmKind = 'inventory' | 'mass_action' | 'ledger' | 'paused' | 'events'
 
 export interface Found {
   /** Identifies the problem: it stays the same while the problem lasts. */

@@ -10,7 +10,6 @@ const nextOf: Record<AlarmKind, string> = {
     'compare the host with the database before anything is removed; was the database restored from a backup?',
   ledger: 'compare `dormouse admin operation` of its last operation with what the host runs',
   events: 'find the transaction in pg_stat_activity by its xact_start, and end it',
-  webhooks: 'grant the database role `create` on the database; the log of the control plane has the error',
   paused: '`dormouse admin deferred` shows the command; restart the host’s agent, or repair its connection',
 }
 

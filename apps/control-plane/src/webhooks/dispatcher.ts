@@ -6,7 +6,7 @@ import type { Pool } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as deliveries from './deliveries.ts'
-import { enqueue, failingFlag, orgFlag } from './queue.ts'
+import type { Job } from './queue.ts'
 import { type Outcome, Receiver, type RequestOptions } from './requests.ts'
 import type { Retries } from './retries.ts'
 import { signedHeaders } from './signing.ts'
@@ -21,6 +21,8 @@ export interface DispatcherOptions {
   /** Webhooks that are served at once, in all. */
   webhooksAtOnce: number
   tried(outcome: Outcome): void
+  /** Plans the next turn of a webhook. Called in the transaction that has locked it, so that the latest plan counts. */
+  plan(job: Job): void
 }
 
 /** Requests in flight to one receiver, and how many deliveries it gets before others have their turn. */
@@ -62,11 +64,9 @@ export class Dispatcher {
     })
   }
 
-  /** The flags of jobs that have to wait: of organisations with a full share, and of receivers that fail. */
-  forbidden(): string[] {
-    const orgs = new Set([...this.#served.values()].map(({ orgId }) => orgId))
-    const full = [...orgs].filter((orgId) => this.#isFull(orgId)).map(orgFlag)
-    return this.#failingAreFull() ? [...full, failingFlag] : full
+  /** Whether the webhook may have a turn: its organisation's share is not full, nor that of receivers that fail. */
+  mayServe({ orgId, failing }: Served): boolean {
+    return !this.#isFull(orgId) && !(failing && this.#failingAreFull())
   }
 
   #isFull(orgId: string): boolean {
@@ -79,33 +79,31 @@ export class Dispatcher {
     return failing >= Math.max(1, Math.floor(this.#options.webhooksAtOnce / 2))
   }
 
-  /** Sends some of what is due, and queues the webhook again for the rest. */
+  /** Sends some of what is due, and plans another turn for the rest. */
   async serve(webhookId: string, term: Term): Promise<void> {
-    // The turn that is in progress queues it again when it ends.
-    if (this.#served.has(webhookId)) return
     const webhook = await store.findEnabled(this.#options.pool, webhookId)
     if (!webhook) return
-    const failing = webhook.failingSince !== null || this.#slow.has(webhookId)
-    if (!this.#isFull(webhook.orgId) && !(failing && this.#failingAreFull()) && !this.#served.has(webhookId)) {
-      this.#served.set(webhookId, { orgId: webhook.orgId, failing })
+    const served = { orgId: webhook.orgId, failing: webhook.failingSince !== null || this.#slow.has(webhookId) }
+    if (this.mayServe(served)) {
+      this.#served.set(webhookId, served)
       try {
         await this.#turn(webhook, term)
       } finally {
         this.#served.delete(webhookId)
       }
     }
-    if (!term.signal.aborted) await this.queueNext(webhookId)
+    if (!term.signal.aborted) await this.planNext(webhookId)
   }
 
-  /** Queues the webhook for its next delivery, if one waits. */
-  async queueNext(webhookId: string): Promise<void> {
-    const { leadership, retries } = this.#options
+  /** Plans the webhook's turn for its next delivery, if one waits. */
+  async planNext(webhookId: string): Promise<void> {
+    const { leadership, retries, plan } = this.#options
     await leadership.transaction(async (tx) => {
       const next = await deliveries.lockNext(tx, webhookId)
       if (!next) return
       const probeMs = next.failingForMs === null ? 0 : retries.probePauseMs(next.failingForMs)
       const failing = next.failingForMs !== null || this.#slow.has(webhookId)
-      await enqueue(tx, [{ webhookId, orgId: next.orgId, failing, inMs: Math.max(0, next.inMs, probeMs) }])
+      plan({ webhookId, orgId: next.orgId, failing, inMs: Math.max(0, next.inMs, probeMs) })
     })
   }
 

@@ -10,7 +10,7 @@ import type { EventRow } from '../events/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as budget from './budget.ts'
 import * as deliveries from './deliveries.ts'
-import { enqueue } from './queue.ts'
+import type { Job } from './queue.ts'
 import * as store from './store.ts'
 
 export interface LogReaderOptions {
@@ -19,6 +19,8 @@ export interface LogReaderOptions {
   feed: Pick<EventFeed, 'now' | 'readAfter'>
   failpoints: Failpoints
   log: Log
+  /** Plans a turn of a webhook at once. One that fails keeps its time. */
+  plan(job: Job): void
 }
 
 const eventsAtOnce = 200
@@ -35,7 +37,7 @@ export class LogReader {
    * database of the log, and is restored with it.
    */
   async read(from: store.ReadFrom & { leastWanted: number }): Promise<void> {
-    const { feed, leadership, failpoints } = this.#options
+    const { feed, leadership, failpoints, plan } = this.#options
     const end = await feed.now()
     const { lineage } = end
     let stored = from.seq
@@ -44,7 +46,7 @@ export class LogReader {
       await failpoints.hit('webhooks.log.before')
       const moved = await leadership.transaction(async (tx) => {
         if (!(await store.advance(tx, stored, position.seq))) return false
-        await queueEvents(tx, events, lineage)
+        for (const job of await queueEvents(tx, events, lineage)) plan(job)
         await failpoints.hit('webhooks.log.queued')
         return true
       })
@@ -69,11 +71,13 @@ export class LogReader {
   }
 }
 
-async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise<void> {
+/** Returns the turns that they need. */
+async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise<Job[]> {
   const orgIds = [...new Set(events.flatMap(({ orgId }) => orgId ?? []))]
-  if (orgIds.length === 0) return
+  if (orgIds.length === 0) return []
   const webhooks = await store.lockEnabledOf(tx, orgIds)
-  if (webhooks.length === 0) return
+  if (webhooks.length === 0) return []
+  const jobs: Job[] = []
   const left = await budget.lock(tx, [...new Set(webhooks.map(({ orgId }) => orgId))].sort())
   for (const { webhook, wanted, leftOut } of share(webhooks, events, left)) {
     if (leftOut > 0) await budget.leaveOut(tx, webhook.id, leftOut)
@@ -82,10 +86,9 @@ async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise
     await deliveries.insert(tx, made)
     await budget.spend(tx, webhook.orgId, wanted.length)
     await store.countDeliveries(tx, webhook.id, webhook.lastSequence + wanted.length)
-    const failing = webhook.failingSince !== null
-    // Events must not postpone or hasten the next attempt of one that fails.
-    await enqueue(tx, [{ webhookId: webhook.id, orgId: webhook.orgId, failing, inMs: 0 }], failing)
+    jobs.push({ webhookId: webhook.id, orgId: webhook.orgId, failing: webhook.failingSince !== null, inMs: 0 })
   }
+  return jobs
 }
 
 interface Shared {

@@ -9,12 +9,11 @@ import { webhookRoutes } from './routes.ts'
 import { Webhooks } from './service.ts'
 import { WebhookWorker, type WorkerOptions } from './worker.ts'
 
-export interface WebhooksNeeds extends Pick<WorkerOptions, 'pool' | 'leadership' | 'alarms'> {
+export interface WebhooksNeeds extends Pick<WorkerOptions, 'pool' | 'leadership'> {
   failpoints: Failpoints
   events: WorkerOptions['feed']
   telemetry: { registry: Registry }
   config: {
-    databaseUrl: string
     webhookAllowPrivate: boolean
     maxWebhooksPerOrg: number
     webhookRetryMs: readonly number[]
@@ -24,20 +23,10 @@ export interface WebhooksNeeds extends Pick<WorkerOptions, 'pool' | 'leadership'
   logOf(module: string): Log
 }
 
-export function openWebhooks({
-  pool,
-  leadership,
-  events: feed,
-  alarms,
-  failpoints,
-  telemetry,
-  config,
-  logOf,
-}: WebhooksNeeds) {
+export function openWebhooks({ pool, leadership, events: feed, failpoints, telemetry, config, logOf }: WebhooksNeeds) {
   const { webhookAllowPrivate: allowPrivate } = config
   const worker = new WebhookWorker({
-    ...{ pool, leadership, feed, alarms, failpoints, log: logOf('webhooks') },
-    databaseUrl: config.databaseUrl,
+    ...{ pool, leadership, feed, failpoints, log: logOf('webhooks') },
     request: { allowPrivate },
     retryMs: config.webhookRetryMs,
     requestsInFlight: config.webhookRequestsInFlight,

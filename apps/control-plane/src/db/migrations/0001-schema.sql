@@ -590,7 +590,7 @@ begin
 end $$;
 create trigger wake_locks_log after insert or update or delete on wake_locks for each row execute function log_wake_lock();
 
--- Webhooks, and the deliveries of events to them. Their queue has a schema of its own, which its library makes.
+-- Webhooks, and the deliveries of events to them.
 create table webhooks (
   id uuid primary key,
   org_id uuid not null references organisations (id),
