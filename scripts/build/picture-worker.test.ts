@@ -15,7 +15,7 @@ const keep = setInterval(() => {}, 1_000)
 const size = { width: 16, height: 16 }
 const caller = { share: '', signal: new AbortController().signal }
 for (const format of ['jpeg', 'png']) {
-  const request = { ...size, size, order: 'bgrx', pixels: new ArrayBuffer(16 * 16 * 4), format, quality: 80 }
+  const request = { ...size, size, pixels: new ArrayBuffer(16 * 16 * 4), format, quality: 80 }
   console.log((await encoder.make(caller, () => request)).toString('hex', 0, 3))
 }
 clearInterval(keep)

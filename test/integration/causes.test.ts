@@ -18,11 +18,11 @@ async function testbed() {
   const admin = createAdminClient({ baseUrl: stack.url, operatorKey, retries: 0 })
   const { faults } = stack.host.driver
   const failing = (code: RefusalCode) => {
-    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'picture'] as const)
+    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'screen'] as const)
       faults.failNext(operation, 1_000, code, `${marker} ${code}`)
   }
   const well = () => {
-    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'picture', 'kill'] as const)
+    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'screen', 'kill'] as const)
       faults.failNext(operation, 0)
   }
   return { stack, admin, faults, failing, well }

@@ -374,7 +374,7 @@ test.concurrent('a screenshot is a PNG of the screen now, for anybody of the org
 test.concurrent('a picture that does not come is 504, a host out of reach 503', async () => {
   await using stack = await Stack.start()
   const { id } = await stack.desktop('awake')
-  const release = stack.host.driver.faults.hang('picture')
+  const release = stack.host.driver.faults.hang('screen')
   const late = await stack.api('GET', `/v1/desktops/${id}/screenshot`)
   expect(late.json).toMatchObject({ status: 504, code: 'guest_deadline' })
   release()

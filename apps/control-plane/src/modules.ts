@@ -173,7 +173,7 @@ function openRest(
     void screens.check()
     wings.onTakenOver()
   }
-  const streams = new Streams({ pool, leadership, desktops, links, channels, issued, onTakenOver })
+  const streams = new Streams({ pool, leadership, desktops, issued, onTakenOver })
   const guests = openGuests(foundation, mechanics, { desktops, principals })
   const rest = { engine, desktops, moves, lifecycle, screens, streams, ...guests, recovery }
   const wings: Wings = openWings({ ...foundation, ...mechanics, ...openedHosts, ...rest, limits, onTakenOver })

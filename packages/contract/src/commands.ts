@@ -255,8 +255,6 @@ export const commands = {
     payload: screen.extend({ claim: streamClaim.optional() }),
     result: z.object({}),
   },
-  /** The screen as it is now, as PNG, comes over the channel. */
-  'stream.picture': { payload: screen.extend({ share }), result: z.object({}) },
   /**
    * Keys and pointer, once: a call that is repeated does it again. Nothing is done where it is refused. Agents before this
    * command do not report `input` in their facts.

@@ -24,12 +24,9 @@ export interface Manner {
   early?: (line: Line) => void
   channel?: (line: Line) => void
   screen?: (socket: Socket) => void
-  picture?: () => ReturnType<Guest['picture']>
 }
 
 const place = '/x\0/y\0' + '1\0'
-/** Four pixels; a multiple of four bytes, as the daemon that stands in for libvirt's sends them. */
-const ppm = Buffer.concat([Buffer.from('P6\n4  1\n255\n'), Buffer.alloc(12, 7)])
 
 export class Actor implements Guest {
   manner: Manner = {}
@@ -78,10 +75,6 @@ export class Actor implements Guest {
 
   screen(socket: Socket): void {
     this.manner.screen?.(socket)
-  }
-
-  picture(): { mime: string; bytes: Buffer } {
-    return this.manner.picture?.() ?? { mime: 'image/x-portable-pixmap', bytes: ppm }
   }
 
   #exec(client: Connection, session: object, begin: () => ServerChannel, script: string): void {

@@ -1,7 +1,6 @@
-// A screen that speaks RFB as nobody should, and pictures that are none. The same dice make the same bytes.
+// A screen that speaks RFB as nobody should. The same dice make the same bytes.
 import type { Socket } from 'node:net'
 import type { Dice } from '../dice.ts'
-import type { Guest } from './hypervisor.ts'
 
 const word = (value: number): Buffer => {
   const bytes = Buffer.alloc(4)
@@ -112,25 +111,4 @@ function pour(socket: Socket, bytes: Buffer): void {
   }
   socket.on('drain', more)
   more()
-}
-
-/** Pictures as a hypervisor's daemon might hand them on. */
-export function pictureOf(dice: Dice): ReturnType<Guest['picture']> {
-  const heads = [
-    'P6\n4  1\n255\n',
-    'P6\n65535 65535\n255\n',
-    'P6 1 1 255\n',
-    'P5\n1 1\n255\n',
-    'P6\n#\n-1 1\n255\n',
-    '',
-    'P6\n9999999999 1 255\n',
-  ]
-  const bytes = Buffer.concat([
-    Buffer.from(dice.pick(heads)),
-    dice.pick([Buffer.alloc(12), Buffer.alloc(0), dice.bytes(500)]),
-  ])
-  return {
-    mime: dice.pick(['image/x-portable-pixmap', 'image/x-portable-pixmap', '', 'text/html', 'x'.repeat(5_000)]),
-    bytes,
-  }
 }

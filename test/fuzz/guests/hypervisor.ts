@@ -15,7 +15,6 @@ export interface Guest {
   port(socket: Socket): void
   /** Somebody has opened its screen. */
   screen(socket: Socket): void
-  picture(): { mime: string; bytes: Buffer }
 }
 
 interface Machine {
@@ -28,9 +27,6 @@ interface Machine {
 }
 
 const domainRunning = 1
-const streamEnds = 0
-const streamGoesOn = 2
-const pieceBytes = 64 * 1024
 const capabilities = `<capabilities><guest><os_type>hvm</os_type><arch name='x86_64'><emulator>/usr/bin/qemu</emulator>
 <machine canonical='pc-1'>pc</machine><domain type='qemu'/></arch></guest></capabilities>`
 
@@ -139,16 +135,6 @@ export class Hypervisor implements AsyncDisposable {
     this.#daemon.answer('domainAgentCommand', async ({ domain, command }) => ({
       answer: await this.#machine(domain).guest.agent(command),
     }))
-    this.#daemon.answer('domainScreenshot', ({ domain }, client, frame) => {
-      const { mime, bytes } = this.#machine(domain).guest.picture()
-      setImmediate(() => {
-        for (let at = 0; at < bytes.length; at += pieceBytes)
-          client.sendStream(frame, streamGoesOn, bytes.subarray(at, at + pieceBytes))
-        client.sendStream(frame, streamGoesOn, Buffer.alloc(0))
-        client.sendStream(frame, streamEnds, Buffer.alloc(0))
-      })
-      return { mime }
-    })
   }
 
   #machine({ uuid }: { uuid: string }): Machine {

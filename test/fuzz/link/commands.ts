@@ -20,7 +20,6 @@ export function guestCall(dice: Dice, desktopId: string): Asked {
     { name: 'guest.writeFile', payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), mode: null } },
     { name: 'guest.readFile', payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]) } },
     { name: 'stream.open', payload: { desktopId, generation: 1, channel } },
-    { name: 'stream.picture', payload: { desktopId, generation: 1, channel } },
   ])
 }
 

@@ -2,7 +2,7 @@
 // process that ends, an answer by which the service is at fault, and a filter that fails otherwise than it says are faults.
 import { diceOf } from '../dice.ts'
 import { faultsOfFilter } from '../guests/filter.ts'
-import { pictureOf, screenBytes, screenManner } from '../guests/hostile-screen.ts'
+import { screenBytes, screenManner } from '../guests/hostile-screen.ts'
 import { GuestSubject } from '../guests/subject.ts'
 import { trialOf } from '../guests/verdicts.ts'
 import { look } from '../guests/viewer.ts'
@@ -16,11 +16,7 @@ export const screen: Mode = {
     GuestSubject.begin(wish, (stage, dice) => {
       const bytes = screenBytes(dice)
       const shown = { bytes: bytes.toString('base64').slice(0, 2_000) }
-      const picture = pictureOf(dice)
-      const manner = {
-        screen: screenManner(bytes, dice),
-        ...(dice.chance(0.7) && { picture: () => picture }),
-      }
+      const manner = { screen: screenManner(bytes, dice) }
       const claim = dice.pick(['view', 'control'] as const)
       const why = faultsOfFilter(bytes, dice)
       return stage.with(manner, async (desk) => {

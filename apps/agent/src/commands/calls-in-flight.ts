@@ -28,7 +28,6 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'watch.start': execs,
   'watch.remove': execs,
   'watch.read': { lane: 'watches', limit: 32, what: 'requests for the changes of files' },
-  'stream.picture': { lane: 'picture', limit: 4, what: 'pictures' },
   'screen.look': { lane: 'look', limit: 8, what: 'looks at the screen' },
 }
 

@@ -23,7 +23,6 @@ import { moveHandlers } from './moves.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
 import { readArchive, readFile, readRange } from './read-file.ts'
-import { takePicture } from './take-picture.ts'
 import { appendUpload, uploadStep } from './upload.ts'
 import { watchHandlers } from './watches.ts'
 import { writeArchive, writeFile } from './write-file.ts'
@@ -64,7 +63,6 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
   'stream.open': openStream,
-  'stream.picture': takePicture,
   ...execHandlers,
   ...watchHandlers,
   'input.perform': performInput,

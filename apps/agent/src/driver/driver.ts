@@ -7,7 +7,6 @@ import type { ImageStore } from '../images/store.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
-import type { ScreenPixels, ScreenPng } from './picture.ts'
 import type { TemplateDriver } from './templates.ts'
 
 export interface Domain {
@@ -151,6 +150,4 @@ export interface Driver {
   keyboard(desktopId: DesktopId): Promise<GuestKeyboard>
   /** Whether the guest's program that shares its clipboard is connected. */
   clipboardConnected(desktopId: DesktopId): Promise<boolean>
-  /** The screen as it is now. Refuses one of more than `screenPixelsMax` before it keeps any of it. */
-  picture(desktopId: DesktopId): Promise<ScreenPixels | ScreenPng>
 }

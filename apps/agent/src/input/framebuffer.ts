@@ -1,9 +1,13 @@
 // The pixels of a screen as a client of its RFB server has them, and what an update changes of them. Pure.
 import { createHash } from 'node:crypto'
 import type { Region, Size } from '@dormouse/contract'
-import type { ScreenPixels } from '../driver/picture.ts'
 
 const pixelBytes = 4
+
+/** Four bytes a pixel: blue, green, red, and one that says nothing. */
+export interface ScreenPixels extends Size {
+  pixels: ArrayBuffer
+}
 
 export class Framebuffer {
   readonly width: number
@@ -61,7 +65,7 @@ export class Framebuffer {
       const from = ((y + row) * this.width + x) * pixelBytes
       copy.set(this.bytes.subarray(from, from + width * pixelBytes), row * width * pixelBytes)
     }
-    return { width, height, order: 'bgrx', pixels }
+    return { width, height, pixels }
   }
 }
 

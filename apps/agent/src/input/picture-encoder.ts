@@ -4,8 +4,7 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { type PictureFormat, Refusal, refuse, type Size } from '@dormouse/contract'
 import { Semaphore } from '@dormouse/process'
-import type { ScreenPixels } from '../driver/picture.ts'
-import { unlessAborted } from '../mechanics/deadlines.ts'
+import type { ScreenPixels } from './framebuffer.ts'
 import { pictureWorker } from './picture-worker-start.ts'
 
 export interface PictureRequest extends ScreenPixels {
@@ -27,12 +26,9 @@ const patience = { waitMs: 8_000, encodeMs: 8_000 }
 /** More pictures of one share than these wait. */
 const mostWaiting = 64
 const keptMs = 30_000
-/** Pictures that are read from hypervisors at once. One that stands still keeps its place until its caller has gone. */
-const [readsAtOnce, readsOfShare] = [4, 2]
 
 export class PictureEncoder {
   readonly #turns = new Semaphore(1)
-  readonly #reads = new Semaphore(readsAtOnce, readsOfShare)
   readonly #patience: typeof patience
   #worker: Worker | undefined
   #ending: NodeJS.Timeout | undefined
@@ -44,14 +40,6 @@ export class PictureEncoder {
   /** The picture of what `take` returns when its turn has come. The pixels must not be used after that. */
   async make(caller: PictureCaller, take: () => PictureRequest): Promise<Buffer> {
     return await inTurn(this.#turns, caller, this.#patience, () => this.#encode(take(), caller.signal))
-  }
-
-  /** The same for what has to be read first, as pixels or already encoded: only few are read at once, and kept. */
-  async makeRead(caller: PictureCaller, read: () => Promise<PictureRequest | Buffer>): Promise<Buffer> {
-    return await inTurn(this.#reads, caller, this.#patience, async () => {
-      const request = await unlessAborted(read(), caller.signal)
-      return Buffer.isBuffer(request) ? request : await this.make(caller, () => request)
-    })
   }
 
   /** Ends the thread. */

@@ -9,7 +9,7 @@ import { PNG } from 'pngjs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Framebuffer } from './framebuffer.ts'
 import { type PictureCaller, PictureEncoder } from './picture-encoder.ts'
-import { pictureOf, wholePicture } from './pictures.ts'
+import { pictureOf } from './pictures.ts'
 import { jpegSize } from './scaling.ts'
 
 const encoder = new PictureEncoder({ waitMs: 100_000, encodeMs: 100_000 })
@@ -46,15 +46,6 @@ test('a region, made smaller, as PNG and as JPEG', async () => {
   expect([jpeg.width, jpeg.height]).toEqual([30, 15])
   near(pixel(jpeg.data, 30, 2, 2), [0, 0, 200])
   near(pixel(jpeg.data, 30, 27, 12), [200, 0, 0])
-})
-
-test('the hypervisor’s own pixels, as PNG', async () => {
-  const pixels = Uint8Array.from([1, 2, 3, 4, 5, 6]).buffer
-  const bytes = await encoder.makeRead(caller, async () => wholePicture({ width: 2, height: 1, order: 'rgb', pixels }))
-  const png = PNG.sync.read(bytes)
-  expect([png.width, png.height, ...pixel(png.data, 2, 0, 0), ...pixel(png.data, 2, 1, 0)]).toEqual([
-    2, 1, 1, 2, 3, 4, 5, 6,
-  ])
 })
 
 test('a region beyond the edge is cut off there', async () => {
@@ -123,17 +114,4 @@ test('a picture whose caller has gone is not made: neither one that waits nor on
   await expect(slow).rejects.toThrow('gone, too')
   expect((await next).subarray(0, 2)).toEqual(Buffer.from([0xff, 0xd8]))
   expect(taken).toEqual(['works'])
-})
-
-test('hypervisors that do not answer hold up their own share only, until their callers have gone', async () => {
-  const silent = new AbortController()
-  const never = Array.from({ length: 3 }, () =>
-    encoder.makeRead({ share: 'a', signal: silent.signal }, () => new Promise<never>(() => undefined)),
-  )
-  for (const one of never) one.catch(() => undefined)
-  const read = async () => pictureOf(halves(16, 16), {})
-  expect((await encoder.makeRead({ ...caller, share: 'b' }, read)).subarray(1, 4).toString()).toBe('PNG')
-  silent.abort(new Error('gone'))
-  expect(await Promise.allSettled(never)).toEqual(Array(3).fill({ status: 'rejected', reason: new Error('gone') }))
-  expect((await encoder.makeRead(caller, read)).subarray(1, 4).toString()).toBe('PNG')
 })

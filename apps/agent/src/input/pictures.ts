@@ -1,15 +1,8 @@
 // What a picture shows of a screen's pixels: a region of them, in its size and format.
 import { jpegQuality, type PictureSpec, type Region, type Size } from '@dormouse/contract'
-import type { ScreenPixels, ScreenPng } from '../driver/picture.ts'
 import type { Framebuffer } from './framebuffer.ts'
 import type { PictureRequest } from './picture-encoder.ts'
 import { fitted, jpegSize } from './scaling.ts'
-
-/** The whole screen, as PNG. */
-export function wholePicture(picture: ScreenPixels | ScreenPng): PictureRequest | Buffer {
-  if ('png' in picture) return picture.png
-  return { ...picture, size: { width: picture.width, height: picture.height }, format: 'png', quality: 0 }
-}
 
 /**
  * A copy of the pixels of the region. One beyond the edge is refused before. If the screen has changed its size since, it is cut

@@ -1,6 +1,6 @@
 // Makes pictures smaller. Pure.
 import { jpegMaxPixels, type Size } from '@dormouse/contract'
-import type { ScreenPixels } from '../driver/picture.ts'
+import type { ScreenPixels } from './framebuffer.ts'
 
 /** The largest size of the same shape whose longer side is at most `fit`. Nothing is made larger. */
 export function fitted({ width, height }: Size, fit: number | undefined): Size {
@@ -35,7 +35,7 @@ const edges = (length: number, count: number): number[] =>
 
 function mean(
   bytes: Uint8Array,
-  { width, order }: Pick<ScreenPixels, 'width' | 'order'>,
+  { width }: Size,
   left: number,
   right: number,
   top: number,
@@ -43,13 +43,12 @@ function mean(
   pixels: Uint8Array,
   at: number,
 ): void {
-  const [step, redAt, blueAt] = order === 'rgb' ? [3, 0, 2] : [4, 2, 0]
   let [red, green, blue] = [0, 0, 0]
   for (let y = top; y < bottom; y++) {
-    for (let i = (y * width + left) * step, end = (y * width + right) * step; i < end; i += step) {
-      red += bytes[i + redAt]!
+    for (let i = (y * width + left) * 4, end = (y * width + right) * 4; i < end; i += 4) {
+      red += bytes[i + 2]!
       green += bytes[i + 1]!
-      blue += bytes[i + blueAt]!
+      blue += bytes[i]!
     }
   }
   const count = (right - left) * (bottom - top)

@@ -23,7 +23,6 @@ function waysIn(desktopId: string, generation: number): { [N in WayIn]: CommandP
   const screen = { space: null, expectedScreen: null, paceMs: 1, settle: null }
   return {
     'stream.open': { ...to, channel },
-    'stream.picture': { ...to, channel },
     'screen.look': { ...to, wait: null, after: null, settle: { quietMs: 1, maxMs: 1 }, picture: null },
     'input.perform': { ...to, batchId: newId(), actions: [{ type: 'move', x: 1, y: 1 }], ...screen },
     'clipboard.read': to,

@@ -21,7 +21,7 @@ export interface Asker {
 
 export type Wait = Pick<CommandPayload<'screen.look'>, 'wait' | 'after' | 'settle'>
 
-const marginMs = 15_000
+const marginMs = 10_000
 const pictureMaxBytes = 64 * 1024 * 1024
 export const noWait: Wait = { wait: null, after: null, settle: { quietMs: 300, maxMs: 5_000 } }
 
@@ -46,8 +46,10 @@ export class Looks {
     spec: PictureSpec,
     asker: Asker,
   ): Promise<{ seen: SeenScreen; picture: Buffer }> {
-    const awaited = this.#channels.expect(target.hostId, wait.settle.maxMs + marginMs)
-    const asked = this.#ask(target, wait, { spec, channel: awaited.token }, asker)
+    const late = AbortSignal.timeout(longestMs(wait))
+    const signal = AbortSignal.any([late, ...(asker.signal ? [asker.signal] : [])])
+    const awaited = this.#channels.expect(target.hostId, longestMs(wait))
+    const asked = this.#ask(target, wait, { spec, channel: awaited.token }, { ...asker, signal })
     try {
       const channel = await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
       channel.end()
@@ -56,6 +58,7 @@ export class Looks {
     } catch (error) {
       awaited.cancel()
       asked.catch(() => undefined)
+      if (late.aborted) return refuse('guest_deadline', 'timed out waiting for the screenshot; retry')
       if (error instanceof Refusal) throw asGuestRefusal(error)
       return refuse('host_unreachable', 'the screenshot was interrupted; retry')
     }
@@ -69,11 +72,13 @@ export class Looks {
   ): Promise<SeenScreen> {
     const payload = { desktopId, generation, ...wait, picture, share: orgId }
     return this.#links.command(hostId, 'screen.look', payload, {
-      timeoutMs: wait.settle.maxMs + marginMs,
+      timeoutMs: longestMs(wait) + marginMs,
       ...asker,
     })
   }
 }
+
+const longestMs = ({ wait, settle }: Wait) => (wait === null ? 0 : settle.maxMs) + marginMs
 
 /** A host that fails with a screen is no operation's failure: the customer gets a guest that does not respond. */
 export const asGuestRefusal = (error: unknown): unknown =>

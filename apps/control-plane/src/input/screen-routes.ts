@@ -4,17 +4,15 @@ import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { callerGone } from '../http/requests.ts'
 import { customer } from '../principals/authentication.ts'
-import type { Streams } from '../streams/service.ts'
 import type { ScreenReads } from './screens.ts'
 
 const params = z.object({ id })
 
 export interface ScreenRoutesOptions {
-  streams: Streams
   screenReads: ScreenReads
 }
 
-export function screenRoutes(app: App, { streams, screenReads }: ScreenRoutesOptions): void {
+export function screenRoutes(app: App, { screenReads }: ScreenRoutesOptions): void {
   app.get(
     '/desktops/:id/screen',
     {
@@ -52,8 +50,8 @@ export function screenRoutes(app: App, { streams, screenReads }: ScreenRoutesOpt
             what: 'The screen',
             headers: {
               'cache-control': '`no-store`',
-              'dormouse-screen-sequence': 'With a query: another one when the screen shows something else',
-              'dormouse-screen-size': 'With a query: the pixels of the whole screen, such as `1280x800`',
+              'dormouse-screen-sequence': 'Another one when the screen shows something else',
+              'dormouse-screen-size': 'The pixels of the whole screen, such as `1280x800`',
               'dormouse-screen-changed': 'With `wait`: `true` where the screen has changed meanwhile',
               'dormouse-screen-settled': 'With `wait=settled`: `true` where the screen was quiet in time',
             },
@@ -66,10 +64,6 @@ export function screenRoutes(app: App, { streams, screenReads }: ScreenRoutesOpt
     async (request, reply) => {
       const { query } = request
       const asker = { requestId: request.id, signal: callerGone(request, reply) }
-      if (Object.values(query).every((value) => value === undefined)) {
-        const picture = await streams.picture(customer(request), request.params.id, request.id, asker.signal)
-        return reply.type('image/png').header('cache-control', 'no-store').send(picture)
-      }
       const { seen, picture, mimeType } = await screenReads.screenshot(
         customer(request),
         request.params.id,

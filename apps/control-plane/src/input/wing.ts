@@ -3,7 +3,6 @@ import type { Log } from '@dormouse/process'
 import type { Channels } from '../agents/channels.ts'
 import type { Db } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
-import type { Streams } from '../streams/service.ts'
 import { clipboardRoutes } from './clipboard-routes.ts'
 import { Clipboards } from './clipboards.ts'
 import { Looks } from './looks.ts'
@@ -15,12 +14,11 @@ import { prune } from './store.ts'
 
 export interface InputNeeds extends Omit<InputsOptions, 'looks' | 'log'> {
   channels: Channels
-  streams: Streams
   config: { keepRecordsDays: number }
   logOf(module: string): Log
 }
 
-export function openInput({ channels, streams, config, logOf, ...needs }: InputNeeds) {
+export function openInput({ channels, config, logOf, ...needs }: InputNeeds) {
   const looks = new Looks(needs.links, channels)
   const options = { ...needs, looks, log: logOf('input') }
   const inputs = new Inputs(options)
@@ -29,7 +27,7 @@ export function openInput({ channels, streams, config, logOf, ...needs }: InputN
   return {
     customerRoutes: (scope: App, { onMismatch }: { onMismatch(): void }) => {
       inputRoutes(scope, { inputs, onMismatch })
-      screenRoutes(scope, { streams, screenReads })
+      screenRoutes(scope, { screenReads })
       clipboardRoutes(scope, { clipboards })
     },
     prune: { 'batches of input': (db: Db) => prune(db, config.keepRecordsDays) },

@@ -6,26 +6,21 @@ import type { Links } from '../agents/links.ts'
 
 export interface ScreenRequest {
   hostId: string
-  name: 'stream.open' | 'stream.picture'
   desktopId: string
   generation: number
   requestId: string
-  /** Of a screen that is opened. */
-  claim?: StreamClaim
-  /** Whose picture it is: the host makes those of all in turns. */
-  share?: string
+  claim: StreamClaim
 }
 
 /** Asks the host to dial back, and returns the channel; refuses if the host is unreachable or refuses. */
 export async function openChannel(
   { links, channels }: { links: Links; channels: Channels },
-  { hostId, name, requestId, ...screen }: ScreenRequest,
+  { hostId, requestId, ...screen }: ScreenRequest,
   signal: AbortSignal,
 ): Promise<Channel> {
   const awaited = channels.expect(hostId)
-  const asked = links.command(hostId, name, { ...screen, channel: awaited.token }, { signal, requestId })
+  const asked = links.command(hostId, 'stream.open', { ...screen, channel: awaited.token }, { signal, requestId })
   try {
-    // A host responds to `stream.picture` only after the picture was read: wait for the channel or a refusal.
     return await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
   } catch (error) {
     awaited.cancel()

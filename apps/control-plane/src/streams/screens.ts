@@ -156,7 +156,7 @@ export class Screens {
     const gone = new AbortController()
     socket.once('close', () => gone.abort())
     const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
-    const request = { hostId, name: 'stream.open', desktopId, generation, claim, requestId: sessionId } as const
+    const request = { hostId, desktopId, generation, claim, requestId: sessionId }
     const channel = await openChannel(this.#options, request, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
     const inputs = new RfbInputs(this.#options.inputOf(desktopId))

@@ -1,8 +1,5 @@
-// Claims on a desktop's screen, and screenshots. Knows no socket.
-import { newId, Refusal, refusals, refuse, type StreamBody } from '@dormouse/contract'
-import { BoundedBuffer } from '@dormouse/process'
-import type { Channels } from '../agents/channels.ts'
-import type { Links } from '../agents/links.ts'
+// Claims on a desktop's screen. Knows no socket.
+import { newId, refusals, refuse, type StreamBody } from '@dormouse/contract'
 import * as audit from '../audit/store.ts'
 import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
@@ -11,7 +8,6 @@ import type { Desktops } from '../desktops/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { hashOf, makeToken } from '../principals/random-tokens.ts'
 import type { Customer } from '../principals/service.ts'
-import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
@@ -20,8 +16,6 @@ export interface StreamsOptions {
   pool: Pool
   leadership: Leadership
   desktops: Desktops
-  links: Links
-  channels: Channels
   issued: IssuedTokens
   /** Another client's socket may have to close: check at once, not at the next interval. */
   onTakenOver(): void
@@ -31,9 +25,6 @@ export interface Grant {
   token: string
   expiresAt: Date
 }
-
-const pictureTimeoutMs = 10_000
-const pictureMaxBytes = 64 * 1024 * 1024
 
 export class Streams {
   readonly #options: StreamsOptions
@@ -64,28 +55,6 @@ export class Streams {
       const { generation } = params
       return { token, lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
     })
-  }
-
-  /** The current screen, as PNG. `gone`: nobody waits for it any more. */
-  async picture(caller: Customer, desktopId: string, requestId: string, gone: AbortSignal): Promise<Buffer> {
-    const { hostId, generation } = requireAwake(await this.#options.desktops.get(caller, desktopId))
-    const late = AbortSignal.timeout(pictureTimeoutMs)
-    const signal = AbortSignal.any([gone, late])
-    const { orgId: share } = caller
-    try {
-      const request = { hostId, name: 'stream.picture', desktopId, generation, share, requestId } as const
-      const channel = await openChannel(this.#options, request, signal)
-      channel.end()
-      const whole = new BoundedBuffer(pictureMaxBytes)
-      for await (const chunk of channel) {
-        if (whole.size + chunk.length > pictureMaxBytes)
-          refuse('guest_unavailable', 'the screenshot is too large; retry')
-        whole.add(chunk)
-      }
-      return whole.take()
-    } catch (error) {
-      throw asGuestRefusal(error, late)
-    }
   }
 
   /** Notes which holds have expired. By the leader. */
@@ -127,11 +96,4 @@ async function hold(
     })
   }
   return { holdId, lost }
-}
-
-function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
-  if (error instanceof Refusal)
-    return error.code === 'hypervisor_failed' ? new Refusal('guest_unavailable', error.detail, error.extra) : error
-  if (deadline.aborted) return new Refusal('guest_deadline', 'timed out waiting for the screenshot; retry')
-  return new Refusal('host_unreachable', 'the screenshot was interrupted; retry')
 }

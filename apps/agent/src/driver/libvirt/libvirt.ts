@@ -21,7 +21,6 @@ import type {
 } from '../driver.ts'
 import type { GuestAccess, GuestAddress, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
-import type { ScreenPixels, ScreenPng } from '../picture.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
 import { freeBytes } from './capacity.ts'
 import { offerClipboard, withoutClipboard } from './clipboard.ts'
@@ -36,7 +35,7 @@ import { Installation } from './installation.ts'
 import { isKept, makeSavable, saveSuspended } from './kept.ts'
 import { LibvirtMoves } from './moves.ts'
 import { Pauses } from './pauses.ts'
-import { OpenScreens, openScreen, takePicture } from './screens.ts'
+import { OpenScreens, openScreen } from './screens.ts'
 import { Session } from './session.ts'
 import type { LibvirtSettings } from './settings.ts'
 import { Sockets } from './sockets.ts'
@@ -239,10 +238,6 @@ export class LibvirtDriver implements Driver {
 
   screen(desktopId: DesktopId): Promise<Duplex> {
     return this.#screens.keep(desktopId, openScreen(this.#installation.domain(desktopId)))
-  }
-
-  picture(desktopId: DesktopId): Promise<ScreenPixels | ScreenPng> {
-    return takePicture(this.#installation.domain(desktopId))
   }
 
   async clipboardConnected(desktopId: DesktopId): Promise<boolean> {

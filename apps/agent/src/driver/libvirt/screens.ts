@@ -1,9 +1,8 @@
-// The screens of libvirt's domains: QEMU's VNC on a unix socket that only the agent may open, and pictures of it.
+// The screens of libvirt's domains: QEMU's VNC on a unix socket that only the agent may open.
 import type { Duplex } from 'node:stream'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import { openSocket } from '../../mechanics/open-socket.ts'
-import { readPng, readPpm, type ScreenPixels, type ScreenPng } from '../picture.ts'
 import { vncSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 
@@ -14,13 +13,6 @@ export async function openScreen(domain: Domain): Promise<Duplex> {
   const path = vncSocketOf(await orRefuse('the desktop’s screen could not be found', domain.xml()))
   if (!path) return refuse('hypervisor_failed', 'the desktop has no screen that can be opened')
   return openSocket({ path }, dialMs, () => new Refusal('hypervisor_failed', 'the desktop’s screen does not answer'))
-}
-
-/** The domain's screen now, as libvirt gives it: newer ones have QEMU encode it. */
-export async function takePicture(domain: Domain): Promise<ScreenPixels | ScreenPng> {
-  const { mime, stream } = await orRefuse('the screen could not be captured', domain.screenshot())
-  const read: Promise<ScreenPixels | ScreenPng> = mime === 'image/png' ? readPng(stream) : readPpm(stream)
-  return await orRefuse('the picture of the screen is incomplete', read)
 }
 
 /** The connections to screens: a process that stays while its desktop sleeps does not close them. */

@@ -24,7 +24,6 @@ export const simulatedOperations = [
   'writeFile',
   'readFile',
   'screen',
-  'picture',
   'misfit',
   'leave',
   'sendMove',

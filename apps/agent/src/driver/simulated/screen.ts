@@ -4,7 +4,6 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateSync, inflateSync } from 'node:zlib'
 import { ByteReader } from '../../mechanics/byte-reader.ts'
-import type { ScreenPixels } from '../picture.ts'
 
 const width = 320
 const height = 200
@@ -69,10 +68,6 @@ export class SimulatedScreen {
   readonly heard: HeardInput[] = []
   #typed = 0
   #version = 0
-
-  pixels(): ScreenPixels {
-    return { width, height, order: 'rgb', pixels: new Uint8Array(this.#rgb).buffer }
-  }
 
   /** Without a clipboard to share, what a client sends is sent to all in capitals. */
   constructor(sharesClipboard = () => true) {

@@ -17,7 +17,6 @@ import type {
   SaveProgress,
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
-import type { ScreenPixels } from '../picture.ts'
 import { booted, guestSleep, paused, type Standstill, stoodStill, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
@@ -329,12 +328,6 @@ export class SimulatedDriver implements Driver {
     const [guest, host] = duplexPair()
     void this.#screens.of(desktopId).serve(guest, this.#life(desktopId).signal)
     return host
-  }
-
-  async picture(desktopId: DesktopId): Promise<ScreenPixels> {
-    await this.faults.enter('picture')
-    this.#require(desktopId)
-    return this.#screens.of(desktopId).pixels()
   }
 
   /** What keys and pointer the desktop got, the oldest first. */
