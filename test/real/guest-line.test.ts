@@ -1,6 +1,7 @@
 // Guarantee: however abruptly a connection to a guest's port ends, the next one comes up, and is whole.
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { wholeFile } from '@dormouse/agent/driver/guest-transport.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
@@ -90,7 +91,7 @@ async function closeAbruptly(id: string): Promise<number[]> {
       for (;;) await upload.write(bytes)
     },
     async () => {
-      const file = await openOverSsh(connection, '/srv/whole')
+      const file = await openOverSsh(connection, '/srv/whole', wholeFile)
       while (await file.read());
     },
   ]
@@ -165,6 +166,6 @@ test('a guest whose root has a shell that greets runs commands and moves files l
   const upload = await uploadOverSsh(connection, '/srv/greeted', null)
   await upload.write(Buffer.from('bytes'))
   await upload.commit()
-  expect((await (await openOverSsh(connection, '/srv/greeted')).read())?.toString()).toBe('bytes')
+  expect((await (await openOverSsh(connection, '/srv/greeted', wholeFile)).read())?.toString()).toBe('bytes')
   connection.close()
 })

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { unknownActivity } from '@dormouse/agent/driver/guest-activity.ts'
+import { wholeFile } from '@dormouse/agent/driver/guest-transport.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
@@ -151,7 +152,7 @@ function underWay(connection: SshConnection, id: string): Promise<unknown>[] {
     }),
     (async () => {
       for (;;) {
-        const file = await openOverSsh(connection, '/srv/whole')
+        const file = await openOverSsh(connection, '/srv/whole', wholeFile)
         while (await file.read());
       }
     })(),

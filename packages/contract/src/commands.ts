@@ -12,7 +12,7 @@ import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
-import { readRangeCommand } from './ranges.ts'
+import { byteRange } from './ranges.ts'
 import { streamClaim } from './streams.ts'
 import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
 import { watchCommands } from './watches.ts'
@@ -93,7 +93,13 @@ export const writeFileCommand = transfer.extend({
   owner: z.string().nullish(),
 })
 export type WriteFileCommand = z.infer<typeof writeFileCommand>
-export type ReadFileCommand = z.infer<typeof transfer>
+export const readFileCommand = transfer.extend({
+  /** Null: all of it. */
+  range: byteRange.nullable(),
+  /** The version that the caller has part of: of another one, the whole file is sent. */
+  ifVersion: z.string().max(100).nullable(),
+})
+export type TransferCommand = z.infer<typeof transfer>
 export const writeArchiveCommand = transfer.extend({ owner: z.string().nullable() })
 
 /** The leader's decision on an inventory item. The agent obeys only while its journal still has `seen`. */
@@ -278,8 +284,6 @@ export const commands = {
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
-  /** Part of a file went over the channel, behind a `RangeHead`. Agents before this command refuse it. */
-  'guest.readRange': { payload: readRangeCommand, result: z.object({ size: z.int().min(0) }) },
   /** A step of an upload that may be interrupted. Agents before this command and the next refuse them. */
   'guest.uploadStep': { payload: uploadCommand, result: uploadResult },
   'guest.appendUpload': { payload: appendUploadCommand, result: appendUploadResult },
@@ -336,8 +340,8 @@ export const commands = {
   'move.abandon': { payload: fenced, result: z.object({}) },
   /** Old host, the undo of `begin` and `send`: the desktop goes on here as it was. Returns the state that is then true. */
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
-  /** The file's bytes went over the channel. It is dialled only once the file is open. */
-  'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
+  /** The file's bytes went over the channel, behind a `RangeHead`. It is dialled only once the file is open. */
+  'guest.readFile': { payload: readFileCommand, result: z.object({ size: z.int().min(0) }) },
   /** A tar archive of the folder went over the channel, which is dialled only once the folder is open. */
   'guest.readArchive': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
   /** What the channel's archive holds is in the folder; nothing is, unless all of it has come. */

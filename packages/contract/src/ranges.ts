@@ -1,8 +1,5 @@
 // Byte ranges of a file: as a request names them, and as the file's size resolves them. Pure.
 import { z } from 'zod'
-import { durationSecs } from './bounds.ts'
-import { id } from './ids.ts'
-import { channelToken } from './moves.ts'
 
 const offset = z.int().min(0)
 
@@ -28,20 +25,6 @@ export function parseRange(header: string | undefined): ByteRange | undefined {
   if (last !== '' && Number(last) < Number(first)) return undefined
   return { first: Number(first), last: last === '' ? null : Number(last) }
 }
-
-export const readRangeCommand = z.object({
-  desktopId: id,
-  generation: z.int(),
-  /** Absolute, in the guest. */
-  path: z.string(),
-  range: byteRange,
-  /** The version that the caller has part of: of another one, the whole file is sent. */
-  ifVersion: z.string().max(100).nullable(),
-  channel: channelToken,
-  stepTimeoutSecs: durationSecs,
-  queueTimeoutSecs: durationSecs,
-})
-export type ReadRangeCommand = z.infer<typeof readRangeCommand>
 
 /** The bytes that precede the file's own on the channel, as JSON with its length in two bytes before it. */
 export const rangeHead = z.object({

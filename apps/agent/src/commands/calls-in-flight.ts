@@ -10,7 +10,6 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.exec': guest,
   'guest.writeFile': guest,
   'guest.readFile': guest,
-  'guest.readRange': guest,
   'guest.uploadStep': guest,
   'guest.appendUpload': guest,
   'guest.readArchive': guest,

@@ -1,22 +1,19 @@
 // Reads a file, part of one, or the archive of a folder in the guest of an awake desktop. The bytes go over a channel of their
 // own, as fast as they are taken.
 import { pipeline } from 'node:stream/promises'
-import { type RangeHead, type ReadFileCommand, rangeHeadMaxBytes, resolveRange } from '@dormouse/contract'
+import { type RangeHead, rangeHeadMaxBytes, resolveRange, type TransferCommand } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
-import type { FileDownload, GuestTransport } from '../driver/guest-transport.ts'
+import { type FileDownload, type GuestTransport, wholeFile } from '../driver/guest-transport.ts'
 import { fileStep } from '../guest/transfers.ts'
 import type { CommandHandler, DialBack } from './handler.ts'
 import { type TransferDeps, transferError } from './transfer.ts'
 
-export const readFile: CommandHandler<'guest.readFile', TransferDeps> = (deps, request, given, dialBack) =>
-  transfer(deps, request, given, dialBack, (guest) => guest.openFile(request.path))
-
-export const readRange: CommandHandler<'guest.readRange', TransferDeps> = (deps, request, given, dialBack) => {
+export const readFile: CommandHandler<'guest.readFile', TransferDeps> = (deps, request, given, dialBack) => {
   const { path, range, ifVersion } = request
   return transfer(deps, request, given, dialBack, (guest) =>
-    guest.openRange(path, ({ size, version }) => {
-      const isOther = ifVersion !== null && ifVersion !== version
-      return isOther ? { first: 0, length: size } : (resolveRange(range, size) ?? null)
+    guest.openFile(path, (file) => {
+      const isOther = ifVersion !== null && ifVersion !== file.version
+      return range === null || isOther ? wholeFile(file) : (resolveRange(range, file.size) ?? null)
     }),
   )
 }
@@ -28,7 +25,7 @@ type Download = FileDownload & { head?: RangeHead }
 
 async function transfer(
   deps: TransferDeps,
-  request: ReadFileCommand,
+  request: TransferCommand,
   given: AbortSignal,
   dialBack: DialBack,
   open: (guest: GuestTransport) => Promise<Download>,
@@ -52,7 +49,7 @@ async function transfer(
   }
 }
 
-async function send(file: Download, request: ReadFileCommand, signal: AbortSignal, dialBack: DialBack) {
+async function send(file: Download, request: TransferCommand, signal: AbortSignal, dialBack: DialBack) {
   const channel = await dialBack(request.channel, signal)
   // A channel ends only when its other direction is read, too.
   channel.resume()

@@ -22,7 +22,7 @@ import { lookAtScreen } from './look-at-screen.ts'
 import { moveHandlers } from './moves.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
-import { readArchive, readFile, readRange } from './read-file.ts'
+import { readArchive, readFile } from './read-file.ts'
 import { appendUpload, uploadStep } from './upload.ts'
 import { watchHandlers } from './watches.ts'
 import { writeArchive, writeFile } from './write-file.ts'
@@ -55,7 +55,6 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   ...imageHandlers,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
-  'guest.readRange': readRange,
   'guest.uploadStep': uploadStep,
   'guest.appendUpload': appendUpload,
   'guest.readArchive': readArchive,

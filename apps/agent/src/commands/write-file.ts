@@ -1,6 +1,6 @@
 // Writes a file, or a folder from its archive, in the guest of an awake desktop. The bytes come over a channel of their own.
 import { addAbortSignal } from 'node:stream'
-import { type CommandPayload, type ReadFileCommand, Refusal } from '@dormouse/contract'
+import { type CommandPayload, Refusal, type TransferCommand } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
 import type { FileUpload, GuestTransport } from '../driver/guest-transport.ts'
 import { checkedArchive, fileStep } from '../guest/transfers.ts'
@@ -10,7 +10,7 @@ import { type TransferDeps, transferError } from './transfer.ts'
 /** How long removing an unfinished file may take. A guest that is unreachable removes it by itself. */
 const abandonSecs = 1
 
-type WriteRequest = Pick<CommandPayload<'guest.writeFile'>, keyof ReadFileCommand>
+type WriteRequest = Pick<CommandPayload<'guest.writeFile'>, keyof TransferCommand>
 
 export const writeFile: CommandHandler<'guest.writeFile', TransferDeps> = (deps, request, given, dialBack) =>
   transfer(deps, request, given, dialBack, (guest) => guest.createFile(request.path, request.mode, request.owner))

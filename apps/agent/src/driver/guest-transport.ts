@@ -45,10 +45,8 @@ export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
   converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>
-  /** Opens a regular file. */
-  openFile(path: string): Promise<FileDownload>
-  /** Opens part of a regular file. */
-  openRange(path: string, choose: ChooseRange): Promise<RangeDownload>
+  /** Opens a regular file, or part of it. */
+  openFile(path: string, choose: ChooseRange): Promise<RangeDownload>
   /** Opens a tar archive of a folder, which the guest makes as it is read. */
   openArchive(path: string): Promise<FileDownload>
   /** Starts unpacking a tar archive that becomes the folder, or is merged into it. Nothing is in its place before the end. */
@@ -78,6 +76,8 @@ export interface ConversationListener {
 
 /** Chooses the part to read, now that the file's size and version are known; null for none. */
 export type ChooseRange = (file: { size: number; version: string }) => RangeHead['sent']
+
+export const wholeFile: ChooseRange = ({ size }) => ({ first: 0, length: size })
 
 export interface RangeDownload extends FileDownload {
   head: RangeHead

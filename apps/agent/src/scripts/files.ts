@@ -191,18 +191,26 @@ export function checkScript(path: string, next = ''): string {
 ${next}`
 }
 
-/** Prints size and version of the file that is open as 3: another version wherever it was changed. */
-export const printVersion = `stat -L -c '%s %i-%s-%y' /proc/self/fd/3 || no 'Permission denied'\n`
+/** Up to this size a file is read before its size is said: what the kernel makes when it is read has another one, or none. */
+export const sureMaxBytes = 1024 * 1024
 
-/** Opens the file as 3. */
-export const openForReading = `exec 3<"$p"\n`
-
-/** Prints as many bytes as a line of input says, from where it says. */
-export const printRange = `read -r a l
+/**
+ * Prints a line with the file's size and version, which is another one if it was changed. Then prints a short file; of a longer one
+ * as many bytes as a line of input says, from where it says.
+ */
+export const readScript = (path: string): string =>
+  checkScript(
+    path,
+    `exec 3<"$p"
+s=$(stat -L -c '%s %i-%s-%y' /proc/self/fd/3) || no 'Permission denied'
+printf '%s\\n' "$s"
+[ "\${s%% *}" -gt ${sureMaxBytes} ] || exec cat <&3
+read -r a l
 exec dd bs=256k iflag=fullblock,skip_bytes,count_bytes skip="$a" count="$l" status=none <&3
-`
+`,
+  )
 
-/** What `printVersion` has printed. */
+/** The line of `readScript`. */
 export function parseVersion(line: string): { size: number; version: string } {
   const [, size, stat] =
     /^(\d{1,15}) (\S.{1,80})$/.exec(line) ?? refuse('guest_unavailable', 'the guest did not report the file’s size')

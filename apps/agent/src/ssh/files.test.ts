@@ -3,6 +3,7 @@
 import { Duplex, PassThrough } from 'node:stream'
 import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
+import { wholeFile } from '../driver/guest-transport.ts'
 import { connectToServer } from '../testing/ssh-server.ts'
 import type { SshConnection } from './connection.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
@@ -31,10 +32,10 @@ const manualChannel = () =>
 test('a file that comes in any number of chunks leaves nothing of each in memory', async () => {
   const channel = manualChannel()
   const openChannel = async (script: string, wrap: (channel: never) => unknown) => {
-    channel.push(`${/dormouse-\w+ began /.exec(script)![0]}1\n\n`)
+    channel.push(`${/dormouse-\w+ began /.exec(script)![0]}1\n2000000 1-2-3\n`)
     return wrap(channel as never)
   }
-  const file = await openOverSsh({ openChannel } as unknown as SshConnection, '/x')
+  const file = await openOverSsh({ openChannel } as unknown as SshConnection, '/x', wholeFile)
   const readSome = async (pieces: number) => {
     for (let i = 0; i < pieces; i++) {
       channel.push('x')

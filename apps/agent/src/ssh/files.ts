@@ -7,16 +7,14 @@ import { retryInBackground } from '../mechanics/retries.ts'
 import { asReading, printedBy, unlessRefused } from '../scripts/file-failures.ts'
 import {
   abandonScript,
-  checkScript,
   commitScript,
   createScript,
-  openForReading,
   type Place,
   parsePlace,
   parseVersion,
-  printRange,
-  printVersion,
+  readScript,
   removeScript,
+  sureMaxBytes,
   writeInput,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
@@ -113,16 +111,16 @@ export class SshUpload implements FileUpload {
   }
 }
 
-export async function openRangeOverSsh(
+export async function openOverSsh(
   connection: SshConnection,
   path: string,
   choose: ChooseRange,
 ): Promise<RangeDownload> {
-  const script = checkScript(path, openForReading + printVersion + printRange)
-  const stream = await ScriptStream.start(connection, script)
+  const stream = await ScriptStream.start(connection, readScript(path))
   try {
-    const file = parseVersion(await firstLine(stream).catch(asReading))
-    if (file.size <= sureMaxBytes) return await openShort(stream, file.version, choose)
+    const { line, rest } = await firstLine(stream).catch(asReading)
+    const file = parseVersion(line)
+    if (file.size <= sureMaxBytes) return await openShort(stream, rest, file.version, choose)
     const sent = choose(file)
     if (sent) await stream.write(Buffer.from(`${sent.first} ${sent.length}\n`))
     else stream.close()
@@ -135,16 +133,17 @@ export async function openRangeOverSsh(
   }
 }
 
-/** Up to this size a file is read before its size is said: what the kernel makes when it is read has another one, or none. */
-const sureMaxBytes = 1024 * 1024
-
 /** A file of which nothing is known but what is read. Above the limit, all of it is sent, since its size stays unknown. */
-async function openShort(stream: ScriptStream, version: string, choose: ChooseRange): Promise<RangeDownload> {
-  await stream.write(Buffer.from(`0 ${Number.MAX_SAFE_INTEGER}\n`))
+async function openShort(
+  stream: ScriptStream,
+  first: Buffer,
+  version: string,
+  choose: ChooseRange,
+): Promise<RangeDownload> {
   stream.endInput()
   const pieces: Buffer[] = []
   let size = 0
-  for (let bytes = await stream.read(); bytes; bytes = await stream.read()) {
+  for (let bytes: Buffer | undefined = first; bytes; bytes = await stream.read()) {
     pieces.push(bytes)
     size += bytes.length
     if (size <= sureMaxBytes) continue
@@ -156,9 +155,6 @@ async function openShort(stream: ScriptStream, version: string, choose: ChooseRa
   const parts = sent ? [all.subarray(sent.first, sent.first + sent.length)] : []
   return { head: { size, version, sent }, read: async () => parts.shift(), close: async () => stream.close() }
 }
-
-export const openOverSsh = (connection: SshConnection, path: string): Promise<FileDownload> =>
-  downloadOf(connection, checkScript(path, 'echo\nexec cat "$p"')).catch(asReading)
 
 /** What a script prints after its first byte, which means that what it reads is open. */
 export async function downloadOf(connection: SshConnection, script: string): Promise<FileDownload> {

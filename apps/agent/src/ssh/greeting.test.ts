@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { wholeFile } from '../driver/guest-transport.ts'
 import { type ConnectedShells, connectToShells } from '../testing/ssh-server.ts'
 import { execOverSsh } from './exec.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
@@ -53,7 +54,7 @@ test('a file goes in and comes out byte for byte', async () => {
   await upload.write(Buffer.from('\nbytes'))
   expect(await upload.commit()).toBe(6)
   expect(readFileSync(path, 'utf8')).toBe('\nbytes')
-  const download = await openOverSsh(guest.connection, path)
+  const download = await openOverSsh(guest.connection, path, wholeFile)
   expect((await download.read())?.toString()).toBe('\nbytes')
   expect(await download.read()).toBeUndefined()
 })

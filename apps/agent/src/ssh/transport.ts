@@ -29,7 +29,7 @@ import type { SshConnection } from './connection.ts'
 import { converseOverSsh } from './conversation.ts'
 import { changeOverSsh, listOverSsh } from './entries.ts'
 import { execOverSsh } from './exec.ts'
-import { openOverSsh, openRangeOverSsh, uploadOverSsh } from './files.ts'
+import { openOverSsh, uploadOverSsh } from './files.ts'
 import { appendOverSsh, uploadStepOverSsh } from './uploads.ts'
 import type { WarmShell } from './warm-shell.ts'
 
@@ -82,12 +82,8 @@ export class SshTransport implements GuestTransport {
     return uploadOverSsh(await this.#connected(), path, mode, owner)
   }
 
-  async openFile(path: string): Promise<FileDownload> {
-    return openOverSsh(await this.#connected(), path)
-  }
-
-  async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
-    return openRangeOverSsh(await this.#connected(), path, choose)
+  async openFile(path: string, choose: ChooseRange): Promise<RangeDownload> {
+    return openOverSsh(await this.#connected(), path, choose)
   }
 
   async openArchive(path: string): Promise<FileDownload> {

@@ -20,7 +20,7 @@ export async function appendOverSsh(
 ): Promise<UploadAppend> {
   const stream = await ScriptStream.start(connection, appendScript(target, offset, writeAt(offset)))
   try {
-    checkOffset(await firstLine(stream), offset)
+    checkOffset((await firstLine(stream)).line, offset)
   } catch (error) {
     stream.close()
     throw error

@@ -75,8 +75,7 @@ async function sendFile(options: HandedFilesOptions, row: FileUrlRow, request: F
   const transfer = beginTransfer(options, row, request, reply)
   const range = row.once ? undefined : parseRange(request.headers.range)
   const ifVersion = range ? versionIn(request.headers['if-range']) : null
-  const part = await guests.readRange(makerOf(row), transfer, range ?? { first: 0, last: null }, ifVersion)
-  if (!part) return refuse('host_outdated')
+  const part = await guests.readFile(makerOf(row), transfer, range ?? null, ifVersion)
   try {
     const { size } = part.head
     if (row.maxBytes !== null && size > row.maxBytes)

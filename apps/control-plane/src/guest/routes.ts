@@ -127,14 +127,11 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
     },
     async (request, reply) => {
       const path = guestPath(request.params['*'])
-      const range = parseRange(request.headers.range)
-      if (range) {
-        const ifVersion = versionIn(request.headers['if-range'])
-        const part = await guests.readRange(customer(request), transferParams(request, reply, path), range, ifVersion)
-        if (part) return sendPart(reply, part, { ifVersion })
-      }
-      const bytes = await guests.readFile(customer(request), transferParams(request, reply, path))
-      return reply.type('application/octet-stream').send(bytes)
+      const range = parseRange(request.headers.range) ?? null
+      const ifVersion = range && versionIn(request.headers['if-range'])
+      const transfer = transferParams(request, reply, path)
+      const part = await guests.readFile(customer(request), transfer, range, ifVersion)
+      return sendPart(reply, part, { ifVersion, isWhole: range === null })
     },
   )
 }

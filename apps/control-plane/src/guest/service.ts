@@ -1,6 +1,13 @@
 // Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
-import { type ByteRange, type ExecBody, type ExecJson, Refusal } from '@dormouse/contract'
+import {
+  type ByteRange,
+  type CommandPayload,
+  type ExecBody,
+  type ExecJson,
+  Refusal,
+  type TransferCommand,
+} from '@dormouse/contract'
 import { type Channel, ChannelLost } from '@dormouse/link'
 import type { Links } from '../agents/links.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
@@ -88,43 +95,31 @@ export class Guests {
     }
   }
 
-  /** The bytes of a file, once it is open. The stream fails if the transfer does. */
-  async readFile(caller: Customer, transfer: TransferParams): Promise<Readable> {
-    return this.#receive(caller, transfer, 'guest.readFile')
+  /** A file or part of it, once it is open. The stream fails if the transfer does. */
+  async readFile(
+    caller: Customer,
+    transfer: TransferParams,
+    range: ByteRange | null,
+    ifVersion: string | null,
+  ): Promise<FilePart> {
+    return filePart(await this.#receive(caller, transfer, 'guest.readFile', { range, ifVersion }))
   }
 
   /** A tar archive of a folder, once that is open. The stream fails if the transfer does. */
   async readArchive(caller: Customer, transfer: TransferParams): Promise<Readable> {
-    return this.#receive(caller, transfer, 'guest.readArchive')
+    return Readable.from(await this.#receive(caller, transfer, 'guest.readArchive', {}), { objectMode: false })
   }
 
-  async #receive(
+  async #receive<N extends 'guest.readFile' | 'guest.readArchive'>(
     caller: Customer,
     transfer: TransferParams,
-    name: 'guest.readFile' | 'guest.readArchive',
-  ): Promise<Readable> {
-    const { channel, done } = await this.#transfers.begin(caller, transfer, name, {})
+    name: N,
+    more: Omit<CommandPayload<N>, keyof TransferCommand>,
+  ): Promise<AsyncGenerator<Buffer>> {
+    const { channel, done } = await this.#transfers.begin(caller, transfer, name, more)
     channel.end()
     done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
-    return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })
-  }
-
-  /** Part of a file, once it is open. Undefined if the host is of a release that reads whole files only. */
-  async readRange(
-    caller: Customer,
-    transfer: TransferParams,
-    range: ByteRange,
-    ifVersion: string | null,
-  ): Promise<FilePart | undefined> {
-    try {
-      const { channel, done } = await this.#transfers.begin(caller, transfer, 'guest.readRange', { range, ifVersion })
-      channel.end()
-      done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
-      return await filePart(bytesOf(addAbortSignal(transfer.signal, channel), done))
-    } catch (error) {
-      if (error instanceof Refusal && error.code === 'host_outdated') return undefined
-      throw error
-    }
+    return bytesOf(addAbortSignal(transfer.signal, channel), done)
   }
 }
 

@@ -5,8 +5,8 @@ import {
   type CommandResult,
   fileQueueTimeoutSecs,
   fileStepTimeoutSecs,
-  type ReadFileCommand,
   refuse,
+  type TransferCommand,
 } from '@dormouse/contract'
 import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
@@ -30,12 +30,7 @@ export interface TransferParams {
 
 type TransferName = Extract<
   CommandName,
-  | 'guest.writeFile'
-  | 'guest.readFile'
-  | 'guest.readRange'
-  | 'guest.appendUpload'
-  | 'guest.readArchive'
-  | 'guest.writeArchive'
+  'guest.writeFile' | 'guest.readFile' | 'guest.appendUpload' | 'guest.readArchive' | 'guest.writeArchive'
 >
 
 export class Transfers {
@@ -54,7 +49,7 @@ export class Transfers {
     caller: Customer,
     { id, path, signal, requestId }: TransferParams,
     name: N,
-    more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
+    more: Omit<CommandPayload<N>, keyof TransferCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
     const { hostId, generation } = await this.#awake.require(caller, id)
     const awaited = this.#channels.expect(hostId, transferBeginsMs)

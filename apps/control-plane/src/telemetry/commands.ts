@@ -10,7 +10,6 @@ const directions: Partial<Record<CommandName, 'to_guest' | 'from_guest'>> = {
   'guest.appendUpload': 'to_guest',
   'guest.writeArchive': 'to_guest',
   'guest.readFile': 'from_guest',
-  'guest.readRange': 'from_guest',
   'guest.readArchive': 'from_guest',
 }
 

@@ -228,12 +228,7 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
     }
   }
 
-  async openFile(path: string): Promise<FileDownload> {
-    await this.ping()
-    return this.#download(asBytes(this.#read(path) ?? refuseUnread(this.#files(), path)))
-  }
-
-  async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
+  async openFile(path: string, choose: ChooseRange): Promise<RangeDownload> {
     await this.ping()
     const bytes = asBytes(this.#read(path) ?? refuseUnread(this.#files(), path))
     const file = { size: bytes.length, version: hash('sha256', bytes) }
