@@ -2,7 +2,7 @@
 // and benches on it, each an installation of its own.
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
@@ -32,7 +32,8 @@ export const settingsOf = (folder: string, socketPath: string): LibvirtSettings 
   disksDir: join(folder, 'disks'),
   consolesDir: join(folder, 'consoles'),
   imagesDir,
-  socketsDir: undefined,
+  // Those that libvirt chooses are in its own namespace, where an agent in this one cannot open them.
+  socketsDir: join(dirname(socketPath), 'sockets'),
   movesDir: join(folder, 'moves'),
   kvm: 'off',
   cpuModel: 'qemu64',

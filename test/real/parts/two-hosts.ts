@@ -43,13 +43,9 @@ export class TwoHosts {
   static async start({ memoryMiB, settings, templatesMiB }: TwoHostsOptions): Promise<TwoHosts> {
     const stages = await Promise.all([Stage.start(), Stage.start()])
     const installationId = newId()
-    // If libvirt chooses them, they are in its own namespace, and an agent in this one cannot open them.
-    const settingsOn = ({ libvirtd }: Stage) => {
-      return { ...settings, ...(templatesMiB && { socketsDir: join(libvirtd.shortDir, 'sockets') }) }
-    }
     const named = [undefined, installationId, undefined] as const
-    const home = await stages[0].bench('move', settingsOn(stages[0]), ...named, templatesMiB)
-    const away = await stages[1].bench('move', settingsOn(stages[1]), ...named)
+    const home = await stages[0].bench('move', settings, ...named, templatesMiB)
+    const away = await stages[1].bench('move', settings, ...named)
     const hosts = new TwoHosts(stages, home, away)
     await hosts.boot(home, memoryMiB)
     return hosts
