@@ -81,7 +81,6 @@ function checkProcedures(files: Map<number, RpcFile>, functions: Set<string>): v
     const theirs = file.procedures.get(screaming(name))
     same(`${name} number`, ours.number, theirs?.number)
     same(`${name} high priority`, ours.high, theirs?.high)
-    same(`${name} stream`, ours.stream, theirs?.stream)
     same(`${name} arguments`, ours.args.shape, file.shape(`${screaming(name).toLowerCase()}_args`))
     same(`${name} result`, ours.result.shape, file.shape(`${screaming(name).toLowerCase()}_ret`))
     const api = `vir${name[0]?.toUpperCase()}${name.slice(1)}`

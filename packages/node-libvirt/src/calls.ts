@@ -3,7 +3,6 @@ import { type Address, Connection } from './connection.ts'
 import { CallTimeout } from './errors.ts'
 import { Lane, type LaneSize, type Ticket } from './lane.ts'
 import type { Args, ProcedureName, Result } from './protocol.ts'
-import { IncomingStream } from './stream.ts'
 import { Turns } from './turns.ts'
 
 /**
@@ -44,12 +43,12 @@ export interface CallsOptions {
 }
 
 export class Calls {
-  readonly #options: CallsOptions
+  readonly #observeCall: CallObserver | undefined
   readonly #lanes: Record<LaneName, Lane>
   readonly #turns = new Turns()
 
   constructor(options: CallsOptions) {
-    this.#options = options
+    this.#observeCall = options.observeCall
     const lane = (name: LaneName) =>
       new Lane((onClose) => Connection.open({ ...options, onClose }), { ...laneSizes[name], ...options.lanes?.[name] })
     this.#lanes = {
@@ -62,9 +61,8 @@ export class Calls {
 
   /** One call. Rejects with LibvirtError, ConnectionLost or CallTimeout, and is never repeated. */
   call<N extends ProcedureName>(lane: LaneName, name: N, args: Args<N>, options: CallOptions = {}): Promise<Result<N>> {
-    const { observeCall } = this.#options
     const work = () => this.#call(lane, name, args, options)
-    return observeCall ? observeCall(name, work) : work()
+    return this.#observeCall ? this.#observeCall(name, work) : work()
   }
 
   #call<N extends ProcedureName>(
@@ -77,22 +75,6 @@ export class Calls {
     const send = () => this.#lanes[lane].call(name, args, ticket)
     const work = turn === undefined ? send() : urgent ? this.#turns.ahead(turn, send) : this.#turns.run(turn, send)
     return timeoutMs === undefined ? work : withDeadline(work, ticket, name, timeoutMs)
-  }
-
-  /** A call that returns a stream of data, on its own connection, which the stream closes. */
-  async download<N extends ProcedureName>(
-    name: N,
-    args: Args<N>,
-  ): Promise<{ result: Result<N>; stream: IncomingStream }> {
-    const stream = new IncomingStream()
-    const connection = await Connection.open({ ...this.#options, keepaliveMs: undefined })
-    stream.attach(connection)
-    try {
-      return { result: await connection.callStream(name, args, stream), stream }
-    } catch (error) {
-      connection.close()
-      throw error
-    }
   }
 
   close(): void {

@@ -1,5 +1,5 @@
 /**
- * One connection to the daemon: matches replies to calls, keeps it alive, and carries at most one stream. Has at most four
+ * One connection to the daemon: matches replies to calls and keeps it alive. Has at most four
  * calls in flight, since at five the daemon stops reading. When it closes, every pending call settles. Knows no lanes, and
  * never reconnects.
  */
@@ -34,12 +34,6 @@ export interface ConnectionOptions {
   onClose?: (reason: Error) => void
 }
 
-/** Receives a stream's packets. */
-export interface StreamSink {
-  receive(status: number, body: Buffer): void
-  fail(error: Error): void
-}
-
 interface Waiting {
   name: ProcedureName
   settle: (frame: Frame) => void
@@ -58,7 +52,6 @@ export class Connection {
   readonly #waiting = new Map<number, Waiting>()
   #serial = 0
   #closed: Error | undefined
-  #stream: { serial: number; procedure: Procedure<unknown, unknown>; name: ProcedureName; sink: StreamSink } | undefined
   #keepalive: NodeJS.Timeout | undefined
   #received = true
   #unanswered = 0
@@ -102,35 +95,6 @@ export class Connection {
     return this.#closed !== undefined
   }
 
-  /** Sends one call and waits for its reply until the connection closes. */
-  async call<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
-    return this.#send(name, args)
-  }
-
-  /** Sends a call whose reply opens a stream. The sink gets the packets, the first one perhaps before this resolves. */
-  async callStream<N extends ProcedureName>(name: N, args: Args<N>, sink: StreamSink): Promise<Result<N>> {
-    const procedure = procedures[name] as Procedure<unknown, unknown>
-    this.#stream = { serial: this.#serial + 1, procedure, name, sink }
-    return this.#send(name, args)
-  }
-
-  /** Confirms the end of the stream with an empty packet. */
-  confirmEnd(): void {
-    if (!this.#stream || this.#closed) return
-    const { procedure, serial } = this.#stream
-    const { program, number } = procedure
-    const header = { program, procedure: number, type: messageType.stream, serial, status: messageStatus.ok }
-    this.#socket.write(encodeFrame(header, empty, {}))
-  }
-
-  pause(): void {
-    this.#socket.pause()
-  }
-
-  resume(): void {
-    this.#socket.resume()
-  }
-
   /** Closes at once. Pending calls settle as sent, with the reason as their cause. */
   close(reason: Error = new Error('closed by us')): void {
     if (this.#closed) return
@@ -140,8 +104,6 @@ export class Connection {
     const waiting = [...this.#waiting.values()]
     this.#waiting.clear()
     for (const { name, reject } of waiting) reject(new ConnectionLost(true, name, reason))
-    const unopened = waiting.length > 0
-    if (this.#stream && !unopened) this.#stream.sink.fail(new ConnectionLost(true, this.#stream.name, reason))
     this.#options.onClose?.(reason)
   }
 
@@ -153,7 +115,8 @@ export class Connection {
     await this.call('authPolkit', {})
   }
 
-  #send<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
+  /** Sends one call and waits for its reply until the connection closes. */
+  async call<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
     const { program, number, args: codec, result } = procedures[name] as unknown as Procedure<Args<N>, Result<N>>
     const { promise, resolve, reject } = Promise.withResolvers<Result<N>>()
     if (this.#closed) throw new ConnectionLost(false, name, this.#closed)
@@ -189,8 +152,6 @@ export class Connection {
       this.#options.onEvent?.(frame.procedure, new XdrReader(frame.body))
     } else if (frame.type === messageType.reply) {
       this.#onReply(frame)
-    } else if (frame.type === messageType.stream) {
-      this.#onStream(frame)
     }
   }
 
@@ -199,13 +160,6 @@ export class Connection {
     if (!waiting) throw new Error(`a reply to ${frame.serial}, which is no pending call`)
     waiting.settle(frame)
     this.#waiting.delete(frame.serial)
-  }
-
-  #onStream({ serial, status, body }: Frame): void {
-    if (serial !== this.#stream?.serial) return
-    const { name, sink } = this.#stream
-    if (status === messageStatus.error) sink.fail(refusal(name, body))
-    else sink.receive(status, body)
   }
 
   #keepAlive(intervalMs: number): void {

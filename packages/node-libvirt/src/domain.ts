@@ -1,5 +1,4 @@
 /** The calls on one domain. Mutating calls run one at a time, in their order; destroy, abortJob and jobInfo skip the queue. */
-import type { Readable } from 'node:stream'
 import type { CallOptions, Calls } from './calls.ts'
 import {
   affect,
@@ -230,13 +229,6 @@ export class Domain {
     const { seconds = 0, nanoseconds = 0, sync } = time
     const args = { domain: this.ref, seconds: BigInt(seconds), nanoseconds, flags: flagsOf(setTimeFlag, { sync }) }
     await this.#calls.call('guest', 'domainSetTime', args, { turn: agentTurn(this.uuid) })
-  }
-
-  /** A screenshot, in the format of `mime`. Destroying the stream ends the transfer. */
-  async screenshot(screen = 0): Promise<{ mime: string; stream: Readable }> {
-    const args = { domain: this.ref, screen, flags: 0 }
-    const { result, stream } = await this.#calls.download('domainScreenshot', args)
-    return { mime: result.mime ?? 'application/octet-stream', stream }
   }
 
   /** Migrates the running domain to another daemon, peer to peer: the source's daemon drives it, and our call waits. */

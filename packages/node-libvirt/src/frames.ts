@@ -4,8 +4,8 @@
  */
 import { type Codec, XdrWriter } from './xdr.ts'
 
-export const messageType = { call: 0, reply: 1, message: 2, stream: 3, streamHole: 6 } as const
-export const messageStatus = { ok: 0, error: 1, continue: 2 } as const
+export const messageType = { call: 0, reply: 1, message: 2 } as const
+export const messageStatus = { ok: 0, error: 1 } as const
 
 const headerBytes = 28
 const maxFrameBytes = 32 * 1024 * 1024 + 4

@@ -70,21 +70,19 @@ export interface Procedure<A, R> {
   result: Codec<R>
   /** The daemon reserves threads for it: it works even if every ordinary thread is stuck. */
   high: boolean
-  /** A stream opens with the reply: the daemon sends (`in`) or receives (`out`). */
-  stream?: 'in' | 'out'
 }
 
 type Fields = Record<string, Codec<unknown>>
 type Values<F extends Fields> = { [K in keyof F]: Of<F[K]> }
-type Traits = { high?: true; stream?: 'in' | 'out'; program?: number }
+type Traits = { high?: true; program?: number }
 
 function procedure<A extends Fields, R extends Fields>(
   number: number,
   args: A,
   result: R,
-  { high, stream, program = programs.remote }: Traits = {},
+  { high, program = programs.remote }: Traits = {},
 ): Procedure<Values<A>, Values<R>> {
-  return { program, number, args: record(args), result: record(result), high: high === true, stream }
+  return { program, number, args: record(args), result: record(result), high: high === true }
 }
 
 const high = { high: true } as const satisfies Traits
@@ -185,7 +183,6 @@ export const procedures = {
   domainDetachDeviceFlags: procedure(161, { domain, xml, flags }, {}),
   domainBlockResize: procedure(251, { domain, disk: text, bytes: u64, flags }, {}),
   domainSetTime: procedure(338, { domain, seconds: i64, nanoseconds: u32, flags }, {}),
-  domainScreenshot: procedure(211, { domain, screen: u32, flags }, { mime: optional(text) }, { stream: 'in' }),
   domainGetJobStats: procedure(298, { domain, flags }, { type: i32, params }),
   domainGetJobInfo: procedure(
     163,
@@ -249,8 +246,6 @@ export const procedures = {
   storageVolGetXMLDesc: procedure(99, { volume, flags }, { xml }, high),
   storageVolGetPath: procedure(100, { volume }, { path: text }, high),
   storageVolResize: procedure(260, { volume, capacity: u64, flags }, {}),
-  storageVolUpload: procedure(208, { volume, offset: u64, length: u64, flags }, {}, { stream: 'out' }),
-  storageVolDownload: procedure(209, { volume, offset: u64, length: u64, flags }, {}, { stream: 'in' }),
 
   networkDefineXML: procedure(41, { xml }, { network }, high),
   networkCreate: procedure(39, { network }, {}),

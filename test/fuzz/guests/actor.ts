@@ -1,6 +1,7 @@
 // A guest that is as it should be, until a part of it is told to be otherwise: its agent, its SSH server, its screen. Knows
 // how to be fair; how to be hostile is said in `manner`.
 import type { Socket } from 'node:net'
+import { SimulatedScreen } from '@dormouse/agent/driver/simulated/screen.ts'
 import { newPair } from '@dormouse/agent/ssh/keys.ts'
 import { endOf } from '@dormouse/agent/testing/ssh-server.ts'
 import ssh2, { type Connection, type Server, type ServerChannel } from 'ssh2'
@@ -32,6 +33,7 @@ export class Actor implements Guest {
   manner: Manner = {}
   readonly #key = newPair()
   readonly #server: Server
+  readonly #screen = new SimulatedScreen()
 
   constructor() {
     this.#server = new ssh2.Server({ hostKeys: [this.#key.private], ident: 'OpenSSH_9.2' }, (client) => {
@@ -74,7 +76,8 @@ export class Actor implements Guest {
   }
 
   screen(socket: Socket): void {
-    this.manner.screen?.(socket)
+    if (this.manner.screen) this.manner.screen(socket)
+    else void this.#screen.serve(socket, new AbortController().signal)
   }
 
   #exec(client: Connection, session: object, begin: () => ServerChannel, script: string): void {

@@ -5,6 +5,7 @@ import type { Journal } from '../desktops/journal.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { PictureEncoder } from '../input/picture-encoder.ts'
 import { pictureOf } from '../input/pictures.ts'
+import { unlessAborted } from '../mechanics/deadlines.ts'
 import type { CommandHandler } from './handler.ts'
 import { transferError } from './transfer.ts'
 
@@ -17,7 +18,7 @@ interface LookDeps {
 export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps, request, signal, dialBack) => {
   requireAwake(deps.journal, request)
   const { desktopId, picture, share = desktopId, ...look } = request
-  return await deps.inputs.look(desktopId, look, signal, async (session, see) => {
+  const looking = deps.inputs.look(desktopId, look, signal, async (session, see) => {
     if (!picture) return
     const bytes = await deps.pictures.make({ share, signal }, () => {
       // What is reported is what the picture shows.
@@ -30,4 +31,6 @@ export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps
       throw transferError(error)
     })
   })
+  // A screen that stands still answers nothing.
+  return await unlessAborted(looking, signal)
 }

@@ -38,8 +38,11 @@ export class PictureEncoder {
   }
 
   /** The picture of what `take` returns when its turn has come. The pixels must not be used after that. */
-  async make(caller: PictureCaller, take: () => PictureRequest): Promise<Buffer> {
-    return await inTurn(this.#turns, caller, this.#patience, () => this.#encode(take(), caller.signal))
+  async make({ share, signal }: PictureCaller, take: () => PictureRequest): Promise<Buffer> {
+    if (this.#turns.waiting(share) >= mostWaiting) refuse('pictures_busy', 'too many pictures of one customer wait')
+    const error = () => new Refusal('pictures_busy', 'a picture waited too long for its turn')
+    const limit = { ms: this.#patience.waitMs, error }
+    return await this.#turns.run(() => this.#encode(take(), signal), { share, signal, limit })
   }
 
   /** Ends the thread. */
@@ -82,16 +85,4 @@ export class PictureEncoder {
     this.#worker = worker
     return worker
   }
-}
-
-/** Waits for a turn while the caller waits, but not for long. */
-async function inTurn<T>(
-  slots: Semaphore,
-  { share, signal }: PictureCaller,
-  { waitMs }: { waitMs: number },
-  work: () => Promise<T>,
-): Promise<T> {
-  if (slots.waiting(share) >= mostWaiting) refuse('pictures_busy', 'too many pictures of one customer wait')
-  const error = () => new Refusal('pictures_busy', 'a picture waited too long for its turn')
-  return await slots.run(work, { share, signal, limit: { ms: waitMs, error } })
 }

@@ -15,7 +15,6 @@ import { hashOf, tokenForm } from '../principals/random-tokens.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOn, endings } from './endings.ts'
-import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
 import { endSocket, pingClient, relay, sendPulses } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
@@ -151,18 +150,34 @@ export class Screens {
 
   /** Relays the screen until either side ends it. */
   async #show({ admission, socket }: Session): Promise<void> {
-    const { desktopId, generation, hostId, claim, ticket, sessionId } = admission
+    const { desktopId, claim, ticket, sessionId } = admission
     if (socket.protocol === screenProtocol) this.#sendTicket(socket, sessionId, ticket)
     const gone = new AbortController()
     socket.once('close', () => gone.abort())
     const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
-    const request = { hostId, desktopId, generation, claim, requestId: sessionId }
-    const channel = await openChannel(this.#options, request, signal)
+    const channel = await this.#openChannel(admission, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
     const inputs = new RfbInputs(this.#options.inputOf(desktopId))
     const fromClient = new RfbFilter(claim, (messages) => inputs.hear(messages))
     const fromScreen = claim === 'view' ? answersToViewer(fromClient.terms) : undefined
     await relay(socket, channel, { fromClient, fromScreen })
+  }
+
+  /** Asks the host to dial back; refuses if the host is unreachable or refuses. */
+  async #openChannel({ hostId, sessionId, desktopId, generation, claim }: Admission, signal: AbortSignal) {
+    const { links, channels } = this.#options
+    const awaited = channels.expect(hostId)
+    const screen = { desktopId, generation, claim, channel: awaited.token }
+    const asked = links.command(hostId, 'stream.open', screen, { signal, requestId: sessionId })
+    try {
+      return await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
+    } catch (error) {
+      awaited.cancel()
+      throw error
+    } finally {
+      // Once the channel is open, a failure of the call shows on the channel.
+      asked.catch(() => undefined)
+    }
   }
 
   /** Sent first, so that the page can reconnect whatever fails later. */

@@ -1,6 +1,5 @@
 /** Real QEMU, emulated, with a machine that has only its firmware: starting, saving, restoring, screens, disks. */
 import { mkdirSync, readFileSync, truncateSync } from 'node:fs'
-import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { migrateFlag, statsGroup } from '../constants.ts'
 import type { Domain } from '../domain.ts'
@@ -40,14 +39,11 @@ function saw(event: string, detail: string): boolean {
 }
 
 describe('a machine', () => {
-  test('starts paused, runs, and shows its screen', async () => {
+  test('starts paused, and runs', async () => {
     await domain.create({ paused: true })
     expect(await domain.state()).toMatchObject({ state: 'paused' })
     await domain.resume()
     expect(await domain.state()).toEqual({ state: 'running', reason: 'unpaused' })
-    const { mime, stream } = await domain.screenshot()
-    expect(mime).toMatch(/^image\//)
-    expect((await buffer(stream)).length).toBeGreaterThan(100)
   })
 
   test('carries metadata in its running and its stored form', async () => {

@@ -44,7 +44,6 @@ const empty = record({})
 export class FakeClient {
   readonly socket: Socket
   readonly received: ProcedureName[] = []
-  readonly stream: Frame[] = []
   pings = 0
   pongs = 0
   inFlight = 0
@@ -69,12 +68,6 @@ export class FakeClient {
   ping(): void {
     this.say(1, empty, {}, programs.keepalive)
   }
-
-  /** A packet of the stream that the call in `frame` opened. */
-  sendStream({ program, procedure, serial }: Frame, status: number, body: Uint8Array): void {
-    const raw: Codec<Uint8Array> = { shape: '', write: (to, value) => to.fixed(value), read: () => body }
-    this.send({ program, procedure, serial, type: messageType.stream, status }, raw, body)
-  }
 }
 
 export class FakeDaemon implements AsyncDisposable {
@@ -84,7 +77,6 @@ export class FakeDaemon implements AsyncDisposable {
   mostInFlight = 0
   /** Whether keepalives are answered. */
   pongs = true
-  onStream: (client: FakeClient, frame: Frame) => void = (client, frame) => client.stream.push(frame)
   readonly #folder = mkdtempSync(join(tmpdir(), 'fake-libvirt-'))
   readonly #answers = new Map<ProcedureName, Answer<ProcedureName>>()
   #server: Server | undefined
@@ -138,7 +130,6 @@ export class FakeDaemon implements AsyncDisposable {
   }
 
   async #receive(client: FakeClient, frame: Frame): Promise<void> {
-    if (frame.type === messageType.stream) return this.onStream(client, frame)
     if (frame.program === programs.keepalive) return this.#onKeepalive(client, frame)
     const name = names.get(`${frame.program}:${frame.procedure}`)
     if (!name) throw new Error(`a call of the unknown procedure ${frame.procedure}`)
