@@ -19,40 +19,28 @@ import { creates } from './subjects/creates.ts'
 import { durability } from './subjects/durability.ts'
 import { events } from './subjects/events.ts'
 import { failover } from './subjects/failover.ts'
-import { fence } from './subjects/fence.ts'
 import { firstWakes } from './subjects/first-wakes.ts'
 import { guest } from './subjects/guest.ts'
-import { images } from './subjects/images.ts'
-import { input } from './subjects/input.ts'
-import { largeFiles } from './subjects/large-files.ts'
-import { mcp } from './subjects/mcp.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
 import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
 import { screens } from './subjects/screens.ts'
-import { terminals } from './subjects/terminals.ts'
 
 const subjects: readonly Subject[] = [
   operations,
   durability,
   creates,
   readRates,
-  mcp,
   memory,
-  fence,
   failover,
   events,
   power,
   firstWakes,
   guest,
-  terminals,
-  largeFiles,
   moves,
-  images,
   screens,
-  input,
 ]
 
 const help = `npm run bench [-- OPTIONS]

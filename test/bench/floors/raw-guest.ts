@@ -3,7 +3,7 @@ import { copyFileSync, rmSync } from 'node:fs'
 import { sshSocketOf } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
-import { type GuestAgent, LibvirtHost } from '@dormouse/node-libvirt'
+import { LibvirtHost } from '@dormouse/node-libvirt'
 import { ownMiB, qemuOf } from '../cpu.ts'
 
 export interface RawGuest {
@@ -15,44 +15,11 @@ export interface RawGuest {
   resume(): Promise<number>
   /** Its SSH server, by the keys of the desktop that it was copied from. */
   ssh(): Promise<RawSsh>
-  /** Its agent, through libvirt. */
-  agent(): RawAgent
   /** Destroys the domain, and boots it again until its guest agent answers; milliseconds of each. */
   destroyAndBoot(): Promise<{ destroyMs: number; bootMs: number }>
   /** What its QEMU holds of the host's memory. */
   memoryMiB(): number
   end(): Promise<void>
-}
-
-export interface RawAgent {
-  exec(program: string): Promise<void>
-  write(path: string, bytes: Buffer): Promise<void>
-  read(path: string): Promise<void>
-}
-
-const writeBytes = 48 * 1024
-const readBytes = 512 * 1024
-
-function rawAgent(agent: GuestAgent): RawAgent {
-  const ask = (execute: string, args: Record<string, unknown>) => agent.command({ execute, arguments: args })
-  return {
-    exec: async (path) => {
-      const { pid } = (await ask('guest-exec', { path })) as { pid: number }
-      while (!((await ask('guest-exec-status', { pid })) as { exited: boolean }).exited);
-    },
-    write: async (path, bytes) => {
-      const handle = await ask('guest-file-open', { path, mode: 'w' })
-      for (let at = 0; at < bytes.length; at += writeBytes) {
-        await ask('guest-file-write', { handle, 'buf-b64': bytes.subarray(at, at + writeBytes).toString('base64') })
-      }
-      await ask('guest-file-close', { handle })
-    },
-    read: async (path) => {
-      const handle = await ask('guest-file-open', { path, mode: 'r' })
-      while (!((await ask('guest-file-read', { handle, count: readBytes })) as { eof: boolean }).eof);
-      await ask('guest-file-close', { handle })
-    },
-  }
 }
 
 const twinXml = (xml: string, { desktopId, uuid, dir }: { desktopId: string; uuid: string; dir: string }): string =>
@@ -119,7 +86,6 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
       if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
       return rawSsh(socketPath, keys)
     },
-    agent: () => rawAgent(host.guestAgent(domain())),
     destroyAndBoot: async () => {
       const destroyMs = await timed(() => domain().destroy())
       const bootMs = await timed(async () => {

@@ -1,14 +1,12 @@
 // A guest's SSH server without our code in between: the baseline that commands and files are measured against.
 import { connect } from 'node:net'
-import ssh2, { type Client, type ClientChannel, type SFTPWrapper } from 'ssh2'
+import ssh2, { type Client, type SFTPWrapper } from 'ssh2'
 import { shakeHands } from '../ssh/handshake.ts'
 import type { GuestKeys } from '../ssh/keys.ts'
 
 export interface RawSsh {
   /** Runs a command to its end. */
   exec(command: string): Promise<void>
-  /** Starts a command, in a terminal if asked. */
-  start(command: string, terminal: boolean): Promise<ClientChannel>
   /** Files of this host, by ssh2's fastest method. */
   put(from: string, to: string): Promise<void>
   get(from: string, to: string): Promise<void>
@@ -34,10 +32,6 @@ export async function rawSsh(socketPath: string, { privateKey }: GuestKeys): Pro
           if (error) return reject(error)
           channel.on('close', () => resolve()).resume()
         }),
-      ),
-    start: (command, pty) =>
-      new Promise((resolve, reject) =>
-        client.exec(command, { pty }, (error, channel) => (error ? reject(error) : resolve(channel))),
       ),
     put: (from, to) => promised((done) => sftp.fastPut(from, to, done)),
     get: (from, to) => promised((done) => sftp.fastGet(from, to, done)),
