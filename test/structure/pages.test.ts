@@ -1,8 +1,11 @@
-// Guarantee: the files, symbols, links, npm scripts and settings that the pages name exist, each dependency has a reason, and
-// no paragraph is long.
-import { existsSync, globSync, readFileSync, statSync } from 'node:fs'
+// Guarantee: the files, symbols, links, npm scripts, settings and commands that the pages name exist, ARCHITECTURE.md names
+// every part, each dependency has a reason, and no paragraph is long.
+import { existsSync, globSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
+import type { Context } from '../../apps/cli/src/context.ts'
+import { createProgram } from '../../apps/cli/src/program.ts'
+import { layerPlans } from './rules.ts'
 
 const root = join(import.meta.dirname, '../..')
 const exclude = (path: string) => /(^|\/)(node_modules|dist|\.[^/]+)$/.test(path)
@@ -50,6 +53,21 @@ test('every setting that a page names is read somewhere', () => {
   expect(missing(settingsIn, (name) => read.has(name))).toEqual([])
 })
 
+test('every command and option that a page names exists', () => {
+  expect(missing(commandsIn, (line) => unknownIn(line.split(' ').slice(1)) === undefined)).toEqual([])
+})
+
+test('ARCHITECTURE.md names every app, package and module, and counts the apps and packages', () => {
+  const page = textOf('ARCHITECTURE.md')
+  const [apps, packages] = ['apps', 'packages'].map((folder) => readdirSync(join(root, folder)))
+  const named = [...apps!.map((name) => `apps/${name}`), ...packages!.map((name) => `packages/${name}`)]
+  expect(named.filter((path) => !page.includes(`| \`${path}\` |`))).toEqual([])
+  expect(page).toContain(`${numbers[apps!.length]} apps and ${numbers[packages!.length]} packages`)
+  const words = new Set(quotesIn(page).flatMap((quote) => quote.split(' ')))
+  const modules = layerPlans.flatMap(({ layers }) => layers.flat()).filter((module) => module !== 'testing')
+  expect(modules.filter((module) => !words.has(module))).toEqual([])
+})
+
 test('no paragraph has more than 120 words', () => {
   const long = pages.flatMap((page) =>
     paragraphsIn(textOf(page))
@@ -81,6 +99,31 @@ function missing(namesIn: (text: string) => string[], exists: (name: string, pag
     const names = namesIn(textOf(page)).filter((name) => !exists(name, page))
     return names.map((name) => `${page}: ${name}`)
   })
+}
+
+const numbers = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']
+
+/** `dormouse …` in backticks and in blocks of code; without what follows `--`, which another program reads. */
+const commandsIn = (text: string): string[] =>
+  [...quotesIn(text), ...text.split('\n')]
+    .map((line) => /^ *(?:npx )?(dormouse [a-z].*)/.exec(line)?.[1])
+    .filter((line) => line !== undefined)
+    .map((line) =>
+      line
+        .replaceAll(/'[^']*'|"[^"]*"/g, '…')
+        .replace(/ (--|#|[|<>])( .*)?$/, '')
+        .trimEnd(),
+    )
+
+const program = createProgram({ terminal: {} } as Context)
+
+/** The first word that is no command, or the first option that the command does not have. */
+function unknownIn(words: string[], command = program): string | undefined {
+  const below = command.commands.find((each) => each.name() === words[0])
+  if (below) return unknownIn(words.slice(1), below)
+  if (command.commands.length > 0 && words.length > 0 && !words[0]!.startsWith('-')) return words[0]
+  const has = (flag: string) => command.options.some(({ long, short }) => long === flag || short === flag)
+  return words.filter((word) => /^--?[a-z]/.test(word)).find((flag) => !has(flag))
 }
 
 const settingsIn = (text: string): string[] => text.match(/\bDORMOUSE_[A-Z_]+\b/g) ?? []
