@@ -191,7 +191,7 @@ static void note_read(struct record *r, int which, u64 offset) {
   if (h->held[which]) ring_bell(r, (struct bell){.what = 'o'});
 }
 
-/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT` and the bytes. */
+/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT`, then the bytes, in base64 unless it is served. */
 static void read_output(struct record *r, char **args) {
   int which = same(args[1], "err") ? ERR : OUT;
   struct stream *s = &r->head->streams[which];
@@ -232,7 +232,9 @@ static void read_output(struct record *r, char **args) {
   say_field(from < end || n ? from : end);
   say_field(n);
   say("\n");
-  say_base64(bytes, n);
+  // What is served goes over a stream of bytes, and what a command prints is read as text.
+  if (tag) say_bytes(bytes, n);
+  else say_base64(bytes, n);
 }
 
 /** write ID OFFSET ENDS WAIT_MS, and base64 on standard input: `end OFFSET`, or why not. */

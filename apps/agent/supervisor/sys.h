@@ -179,6 +179,17 @@ __attribute__((noreturn)) static void fail(const char *why) {
   leave(0);
 }
 
+static void say_bytes(const u8 *bytes, u64 n) {
+  while (n) {
+    if (said_bytes == ANSWER_BYTES) flush();
+    u64 part = n < ANSWER_BYTES - said_bytes ? n : ANSWER_BYTES - said_bytes;
+    memcpy(said + said_bytes, bytes, part);
+    said_bytes += part;
+    bytes += part;
+    n -= part;
+  }
+}
+
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static void say_base64(const u8 *bytes, u64 n) {
   for (u64 at = 0; at < n; at += 3) {

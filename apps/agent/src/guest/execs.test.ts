@@ -9,7 +9,7 @@ import { newId } from '@dormouse/contract'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { waitFor } from '../../../../test/wait-for.ts'
 import type { ConversationListener, GuestTransport } from '../driver/guest-transport.ts'
-import { execsIn, operation, programIn } from '../scripts/supervisor.ts'
+import { answerOf, execsIn, operation, printedOutput, programIn, servedOutput } from '../scripts/supervisor.ts'
 import { supervisorProgram } from '../scripts/supervisor-program.ts'
 import { ServedExecs } from './execs.ts'
 
@@ -57,6 +57,9 @@ const guestThatRuns = (script: (asked: string) => string): GuestTransport =>
   }) as unknown as GuestTransport
 const guest = guestThatRuns((asked) => asked)
 
+const said = async (served: ServedExecs, request: Parameters<ServedExecs['ask']>[1]) =>
+  (await served.ask(target, request))?.toString()
+
 async function ready(served: ServedExecs, of = guest): Promise<void> {
   served.begin(of, target, place)
   await waitFor('the supervisor to serve', () => served.ask(target, { args: ['get', '-'], timeoutSecs }))
@@ -69,23 +72,30 @@ test('answers are those of the commands, in pieces of any size', async () => {
   await ready(served)
   for (const args of [
     ['get', id],
-    ['read', id, 'out', 0, 737_280, 0],
-    ['read', id, 'out', 800_000, 10, 0],
     ['get', newId()],
   ])
-    expect(await served.ask(target, { args, timeoutSecs })).toBe(command(args))
+    expect(await said(served, { args, timeoutSecs })).toBe(command(args))
+  for (const [offset, most] of [
+    [0, 737_280],
+    [800_000, 10],
+  ]) {
+    const args = ['read', id, 'out', offset!, most!, 0]
+    expect(servedOutput((await served.ask(target, { args, timeoutSecs }))!)).toEqual(
+      printedOutput(answerOf(command(args))),
+    )
+  }
 })
 
 test('one that waits holds up no other, and hears of what another writes', async () => {
   const served = new ServedExecs()
   const id = start('read line; echo "$line"', hasInput)
   await ready(served)
-  const waits = served.ask(target, { args: ['read', id, 'out', 0, 100, 10_000], timeoutSecs })
-  const many = Array.from({ length: 40 }, () => served.ask(target, { args: ['get', id], timeoutSecs }))
+  const waits = said(served, { args: ['read', id, 'out', 0, 100, 10_000], timeoutSecs })
+  const many = Array.from({ length: 40 }, () => said(served, { args: ['get', id], timeoutSecs }))
   for (const answer of await Promise.all(many)) expect(answer).toContain('running')
   const input = Buffer.from('a line\n').toString('base64')
-  expect(await served.ask(target, { args: ['write', id, 0, 1, 1_000], input, timeoutSecs })).toBe('end 7\n')
-  expect(await waits).toContain(input)
+  expect(await said(served, { args: ['write', id, 0, 1, 1_000], input, timeoutSecs })).toBe('end 7\n')
+  expect(await waits).toMatch(/data 0 7\na line\n$/)
 })
 
 test('only what may be repeated is served', async () => {
@@ -93,7 +103,7 @@ test('only what may be repeated is served', async () => {
   const id = start('sleep 60')
   await ready(served)
   for (const args of [['remove', id, 0], ['signal', id, 9], ['list'], ['start', newId(), 0, 0, 0, 0, 'true']])
-    expect(await served.ask(target, { args, timeoutSecs })).toBe('no usage\n')
+    expect(await said(served, { args, timeoutSecs })).toBe('no usage\n')
   expect(command(['get', id])).toContain('running')
 })
 

@@ -18,6 +18,8 @@ import {
   execsIn,
   operation,
   parseStatus,
+  printedOutput,
+  servedOutput,
   startArgs,
   supervisorPlaces,
 } from '../scripts/supervisor.ts'
@@ -73,10 +75,14 @@ export class GuestExecs {
     const args = ['read', execId, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs ?? 0]
     const timeoutSecs = stepSecs + Math.ceil((waitMs ?? 0) / 1_000)
     if (waitMs) this.#serve(guest, request)
-    const [line, head = '', data = ''] = await this.#ask(guest, request, args, { timeoutSecs })
+    const answer = await this.#served.ask(request, { args, timeoutSecs })
+    const { lines, bytes } = answer
+      ? servedOutput(answer)
+      : printedOutput(await this.operate(guest, request, args, { timeoutSecs }))
+    const [status = '', head = ''] = lines
     const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(head) ?? badAnswer()
-    if (Buffer.byteLength(data, 'base64') !== Number(count)) badAnswer()
-    return { exec: own(parseStatus(line!), request), offset: Number(from), data }
+    if (bytes.length !== Number(count)) badAnswer()
+    return { exec: own(parseStatus(status), request), offset: Number(from), data: bytes.toString('base64') }
   }
 
   async write(guest: GuestTransport, request: CommandPayload<'exec.write'>): Promise<CommandResult<'exec.write'>> {
@@ -117,7 +123,7 @@ export class GuestExecs {
   async #ask(guest: GuestTransport, target: Target, args: Args, options: Options = {}): Promise<string[]> {
     const { stdin: input, timeoutSecs = stepSecs } = options
     const answer = await this.#served.ask(target, { args, input, timeoutSecs })
-    return answer === undefined ? this.operate(guest, target, args, options) : answerOf(answer)
+    return answer === undefined ? this.operate(guest, target, args, options) : answerOf(answer.toString('latin1'))
   }
 
   /** Runs an operation of the supervisor, which is brought in if it is missing. */
@@ -219,7 +225,7 @@ export class ServedExecs {
   readonly #servers = new Map<DesktopId, Server>()
 
   /** The answer of the supervisor that waits; undefined if none does, or it is lost: the request may have been served. */
-  async ask({ desktopId, generation }: Target, request: ServedRequest): Promise<string | undefined> {
+  async ask({ desktopId, generation }: Target, request: ServedRequest): Promise<Buffer | undefined> {
     const server = this.#servers.get(desktopId)
     if (server?.generation !== generation || !server.isReady) return undefined
     if ((request.input?.length ?? 0) > servedInputMaxBytes) return undefined
@@ -243,7 +249,7 @@ export class ServedExecs {
 class Server {
   readonly generation: number
   readonly #answers = new ServedAnswers()
-  readonly #waiting = new Map<number, (answer: string | undefined) => void>()
+  readonly #waiting = new Map<number, (answer: Buffer | undefined) => void>()
   readonly #forget: () => void
   #conversation: Conversation | undefined
   #idle: NodeJS.Timeout | undefined
@@ -275,9 +281,9 @@ class Server {
   }
 
   /** Undefined if it is lost before it answers; `guest_deadline` if it does not answer in time. */
-  async ask({ args, input, timeoutSecs }: ServedRequest): Promise<string | undefined> {
+  async ask({ args, input, timeoutSecs }: ServedRequest): Promise<Buffer | undefined> {
     const tag = ++this.#lastTag
-    const { promise, resolve } = Promise.withResolvers<string | undefined>()
+    const { promise, resolve } = Promise.withResolvers<Buffer | undefined>()
     let isLate = false
     const timer = setTimeout(() => {
       isLate = true
@@ -300,8 +306,8 @@ class Server {
 
   #receive(bytes: Buffer): void {
     try {
-      for (const { tag, text } of this.#answers.add(bytes)) {
-        this.#waiting.get(tag)?.(text)
+      for (const { tag, answer } of this.#answers.add(bytes)) {
+        this.#waiting.get(tag)?.(answer)
         this.#waiting.delete(tag)
       }
       this.#rest()

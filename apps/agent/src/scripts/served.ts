@@ -6,8 +6,8 @@ import { badAnswer, execsIn, programIn } from './supervisor.ts'
 
 /** The program takes no longer input. */
 export const servedInputMaxBytes = 1024 * 1024
-/** The longest is 720 KiB of output, in base64. */
-const answerMaxBytes = 1.25 * 1024 * 1024
+/** The longest is 720 KiB of output. */
+const answerMaxBytes = 768 * 1024
 const pieceMaxBytes = 4_000
 const headMaxBytes = 32
 const newline = 10
@@ -32,21 +32,21 @@ export class ServedAnswers {
   }
 
   /** The answers that are whole with these bytes. */
-  add(bytes: Buffer): { tag: number; text: string }[] {
+  add(bytes: Buffer): { tag: number; answer: Buffer }[] {
     const received = Buffer.concat([this.#rest, bytes])
-    const whole: { tag: number; text: string }[] = []
+    const whole: { tag: number; answer: Buffer }[] = []
     let at = 0
     for (;;) {
       const head = headOf(received, at)
       if (!head || head.next + head.length > received.length) break
-      const text = received.subarray(head.next, head.next + head.length)
+      const piece = received.subarray(head.next, head.next + head.length)
       at = head.next + head.length
       const gathered = this.#gathered.get(head.tag) ?? badAnswer()
-      if (gathered.size + text.length > answerMaxBytes) badAnswer()
-      gathered.add(text)
+      if (gathered.size + piece.length > answerMaxBytes) badAnswer()
+      gathered.add(piece)
       if (head.length > 0) continue
       this.#gathered.delete(head.tag)
-      whole.push({ tag: head.tag, text: gathered.take().toString('latin1') })
+      whole.push({ tag: head.tag, answer: gathered.take() })
     }
     this.#rest = Buffer.from(received.subarray(at))
     return whole

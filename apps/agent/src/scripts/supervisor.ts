@@ -94,5 +94,23 @@ const refusals: Record<string, Parameters<typeof refuse>> = {
   busy: ['guest_unavailable', 'the command was killed, but has not ended yet; retry'],
 }
 
+interface Output {
+  /** Its exec's status, and where the bytes are. */
+  lines: string[]
+  bytes: Buffer
+}
+
+/** What was read by a command: the bytes are a line of base64. */
+export const printedOutput = ([status = '', head = '', data = '']: string[]): Output => ({
+  lines: [status, head],
+  bytes: Buffer.from(data, 'base64'),
+})
+
+/** What was read over a stream: the bytes follow the two lines as they are. */
+export function servedOutput(answer: Buffer): Output {
+  const end = answer.indexOf('\n', answer.indexOf('\n') + 1) + 1
+  return { lines: answerOf(answer.toString('latin1', 0, end || answer.length)), bytes: answer.subarray(end) }
+}
+
 export const badAnswer = (): never =>
   refuse('guest_unavailable', 'the guest’s supervisor sent an answer that is not valid')
