@@ -1,6 +1,8 @@
 // A twin of a desktop's guest, driven by bare libvirt calls: the floor that wakes and hibernations are measured against.
 import { copyFileSync, rmSync } from 'node:fs'
 import { sshSocketOf } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
+import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
+import { bringIn } from '@dormouse/agent/scripts/bring-in.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
 import { LibvirtHost } from '@dormouse/node-libvirt'
@@ -84,6 +86,9 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
       const keys = await new SshKeys(`${dir}/agent/guest-keys`).read(desktopId)
       const socketPath = sshSocketOf(await domain().xml())
       if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
+      const agent = host.guestAgent(domain())
+      // Its disk has the keys. It has booted, so that nothing serves its port.
+      await bringIn(new QemuGuestAgent((execute, args = {}) => agent.command({ execute, arguments: args })))
       return rawSsh(socketPath, keys)
     },
     destroyAndBoot: async () => {

@@ -15,7 +15,7 @@ const many = 50
 
 export const guest: Subject = {
   name: 'guest',
-  what: 'exec of `true` and files of 8 MiB in a real guest, beside bare SSH and SFTP on its twin',
+  what: 'exec of `true` and files of 8 MiB in a real guest, beside bare SSH to its twin',
   hosts: 'real',
   seconds: { fixed: 40, perRound: 8 },
   run: async ({ real, rounds, say }) => {
@@ -36,7 +36,7 @@ export const guest: Subject = {
     raw.close()
     const memory = await memoryOfMany(stage, bytes, say)
     for (const file of [here, `${here}.back`]) rmSync(file, { force: true })
-    const of = { subject: 'guest', better: 'more', unit: 'MiB per second', floor: 'SFTP', ratioKind: 'share' } as const
+    const of = { subject: 'guest', better: 'more', unit: 'MiB per second', floor: 'SSH', ratioKind: 'share' } as const
     return [
       rowOf(taken, {
         ...of,
