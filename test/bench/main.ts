@@ -27,6 +27,7 @@ import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
 import { screens } from './subjects/screens.ts'
+import { terminals } from './subjects/terminals.ts'
 
 const subjects: readonly Subject[] = [
   operations,
@@ -39,6 +40,7 @@ const subjects: readonly Subject[] = [
   power,
   firstWakes,
   guest,
+  terminals,
   moves,
   screens,
 ]

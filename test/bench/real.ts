@@ -34,7 +34,7 @@ export class RealStage implements AsyncDisposable {
     await desktop.commands.run('while pidof resize2fs; do sleep 0.2; done; sync')
     const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
     const socketPath = `${short}/libvirt/run/libvirt-sock`
-    const twin = await twinOf(socketPath, desktop.id, short)
+    const twin = await twinOf(socketPath, desktop, short)
     return { instance, desktop, twin, rawQemu: () => rawQemuOf(socketPath, desktop.id, short) }
   }
 

@@ -23,7 +23,7 @@ const floors = `| floor | what it is |
 | libvirt | the same calls over \`packages/node-libvirt\`, on a twin of the desktop |
 | QEMU | the same over QMP, without libvirt |
 | \`cp\` | a copy of the memory image |
-| SSH, SFTP | one connection to the twin’s SSH server, over the same virtio-serial port |
+| SSH | one connection to the twin’s SSH server, over the same virtio-serial port |
 | QEMU’s VNC socket | the screen without agent and control plane |`
 
 /** The page, from what was recorded last. */
@@ -56,6 +56,7 @@ const titles: Record<string, string> = {
   power: 'Power of real guests',
   'first-wakes': 'First wakes',
   guest: 'Commands and files in real guests',
+  terminals: 'Terminals and output',
   moves: 'Moves between hosts',
   screens: 'Screens',
 }

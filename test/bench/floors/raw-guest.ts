@@ -5,7 +5,8 @@ import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
 import { bringIn } from '@dormouse/agent/scripts/bring-in.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
-import { LibvirtHost } from '@dormouse/node-libvirt'
+import type { Desktop } from '@dormouse/client'
+import { type Domain, LibvirtHost } from '@dormouse/node-libvirt'
 import { ownMiB, qemuOf } from '../cpu.ts'
 
 export interface RawGuest {
@@ -35,16 +36,17 @@ const twinXml = (xml: string, { desktopId, uuid, dir }: { desktopId: string; uui
     .replaceAll(/<mac address='[^']*'\/>/g, '')
 
 /** Boots a domain like the desktop's own, on a copy of its disk, under another name. */
-export async function twinOf(socketPath: string, desktopId: string, dir: string): Promise<RawGuest> {
+export async function twinOf(socketPath: string, desktop: Desktop, dir: string): Promise<RawGuest> {
+  const desktopId = desktop.id
   const host = await LibvirtHost.open({ socketPath })
   const original = (await host.domains.lookup(desktopId))!
   const uuid = crypto.randomUUID()
+  const xml = twinXml(await original.xml(), { desktopId, uuid, dir })
   const disk = `${dir}/agent/disks/${uuid}.qcow2`
   // A disk that is written while it is copied would be torn.
-  await original.suspend()
+  await desktop.hibernate()
   copyFileSync(`${dir}/agent/disks/${desktopId}.qcow2`, disk)
-  await original.resume()
-  const xml = twinXml(await original.xml(), { desktopId, uuid, dir })
+  await desktop.wake()
   const twin = await host.domains.createXml(xml)
   const image = `${dir}/${uuid}.save`
   const domain = () => host.domains.of({ uuid, name: twin.name })
@@ -82,15 +84,7 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
         await setTime()
       })
     },
-    ssh: async () => {
-      const keys = await new SshKeys(`${dir}/agent/guest-keys`).read(desktopId)
-      const socketPath = sshSocketOf(await domain().xml())
-      if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
-      const agent = host.guestAgent(domain())
-      // Its disk has the keys. It has booted, so that nothing serves its port.
-      await bringIn(new QemuGuestAgent((execute, args = {}) => agent.command({ execute, arguments: args })))
-      return rawSsh(socketPath, keys)
-    },
+    ssh: () => sshTo(host, domain(), { keysDir: `${dir}/agent/guest-keys`, desktopId }),
     destroyAndBoot: async () => {
       const destroyMs = await timed(() => domain().destroy())
       const bootMs = await timed(async () => {
@@ -106,4 +100,18 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
       for (const file of [image, disk]) rmSync(file, { force: true })
     },
   }
+}
+
+/** Its disk has the desktop's keys. It has booted, so that nothing serves its port yet. */
+async function sshTo(
+  host: LibvirtHost,
+  domain: Domain,
+  { keysDir, desktopId }: { keysDir: string; desktopId: string },
+): Promise<RawSsh> {
+  const keys = await new SshKeys(keysDir).read(desktopId)
+  const socketPath = sshSocketOf(await domain.xml())
+  if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
+  const agent = host.guestAgent(domain)
+  await bringIn(new QemuGuestAgent((execute, args = {}) => agent.command({ execute, arguments: args })))
+  return rawSsh(socketPath, keys)
 }
