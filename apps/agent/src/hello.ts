@@ -50,8 +50,8 @@ interface HeartbeatDeps {
 }
 
 /**
- * What runs is billed, so it is checked now. If the hypervisor does not answer in time, no desktop is named. Of the desktops'
- * activity, the heartbeat has what its link has not sent yet.
+ * What runs is billed, so it is checked now. If the hypervisor does not answer in time, no desktop is named. The heartbeat has
+ * the part of the desktops' activity that its link has not sent yet.
  */
 export async function sayHeartbeat(deps: HeartbeatDeps, link: object): Promise<Heartbeat> {
   const { watch, facts, activity, reports, withoutLeader, log } = deps

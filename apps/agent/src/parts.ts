@@ -138,7 +138,7 @@ export async function makeParts({
   }
 }
 
-/** Of the machine, as the kernel reports it. */
+/** The machine's memory, as the kernel reports it. */
 const machineMemory = (): HostMemory => ({ totalMiB: totalmem() / mib, availableMiB: freemem() / mib })
 
 const noWarmCopies = { maxMiB: 0, maxAgeMs: 0 }

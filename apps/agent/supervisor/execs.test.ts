@@ -65,7 +65,7 @@ const write = (id: string, offset: number, text: string, ends = false) =>
   run('write', [id, offset, ends ? 1 : 0, 2_000], Buffer.from(text).toString('base64')).trim()
 const [tty, input, waits] = [1, 2, 16]
 
-/** Of this folder, by their arguments. */
+/** The supervisors of this folder, found by their arguments. */
 const supervisors = (): string[] =>
   readdirSync('/proc').filter((pid) => {
     try {

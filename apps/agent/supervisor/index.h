@@ -25,7 +25,7 @@ static void open_index(void) {
   memcpy(ends->boot, boot, sizeof boot);
 }
 
-/** Of this id, or an empty one for it. NULL if none is left. */
+/** The slot of this id, or an empty one for it; NULL if none is left. */
 static struct slot *slot_of(const char *id) {
   u32 hash = 2166136261u;
   for (const char *at = id; *at; at++) hash = (hash ^ (u8)*at) * 16777619u;

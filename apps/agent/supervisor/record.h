@@ -1,5 +1,5 @@
 // What is kept of a command, in a folder of its own: `head`, one page that supervisor and readers share, the rings `in`, `out`
-// and `err`, and the pipe `bell` that calls the supervisor. A head that is locked has a supervisor that lives.
+// and `err`, and the pipe `bell` that calls the supervisor. A head is locked as long as its supervisor runs.
 enum { KiB = 1024, MiB = 1024 * 1024 };
 enum { IN = 0, OUT = 1, ERR = 2 };
 enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8, WAITS_FOR_READER = 16 };
@@ -35,9 +35,9 @@ struct head {
   struct stream streams[3];
   u32 title_bytes;
   char title[508];
-  /** Of each stream: a reader has asked for what begins here, so it has what is before. */
+  /** For each stream: a reader has requested what begins here, so it has what is before. */
   volatile u64 read_to[3];
-  /** Of each stream: the command waits until somebody reads. */
+  /** For each stream: the command waits until somebody reads. */
   volatile u32 held[3];
 };
 

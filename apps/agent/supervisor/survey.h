@@ -63,7 +63,7 @@ static void survey(struct survey *found, void (*each)(struct record *)) {
   sys_close(folder);
   tidy_index();
 }
-/** Removes a record that has ended. One that runs stays: the index knew an earlier one with its id. */
+/** Removes a record that has ended. A running one stays: the index had an earlier one with its id. */
 static void remove_ended(const char *id) {
   struct record r;
   int is_there = open_record(&r, id);

@@ -10,7 +10,7 @@ enum { second = 1000000000 };
 /** The lines of the message that is being read, and what follows them. */
 static char message[message_bytes];
 static u64 message_held;
-/** Of that message; empty while there is none. */
+/** The nonce of that message; empty while there is none. */
 static char nonce[most_nonce + 1];
 /** When its first line was read, on the clock that only runs forward: the host's time is as of then. */
 static struct timespec begun;
@@ -209,7 +209,9 @@ static void drop(u64 n) {
   memcpy(message, message + n, message_held -= n);
 }
 
-/** A line has ended at `end`; where the next one begins. A message begins anew with its first line, wherever that comes. */
+/**
+ * Takes the line that ends at `end`, and returns where the next one begins. A message's first line always starts a new message.
+ */
 static i64 take(u64 start, u64 end) {
   char *line = message + start, *rest;
   message[end] = 0;

@@ -20,12 +20,12 @@ export type CommandHandler<N extends CommandName, Deps> = (
 /** A command as it arrived. */
 export interface CommandCall {
   name: CommandName
-  /** Of the operation that it belongs to, if it takes a desktop's turn. */
+  /** The operation that it belongs to, if it takes a desktop's turn. */
   operationId: string | undefined
   desktopId: string | undefined
-  /** Of the request that caused it. */
+  /** The request that caused it. */
   requestId: string | undefined
-  /** Of the control plane's span, not validated; undefined if it traces nothing. */
+  /** Names the control plane's span; not validated. Undefined if nothing is traced. */
   traceparent: string | undefined
 }
 

@@ -71,7 +71,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'clipboard.write': writeClipboard,
 }
 
-/** Where its guest is paused, none of them begins: so it may be repeated. */
+/** If the guest is paused, none of these starts anything, so each may be repeated. */
 const startsPrograms: ReadonlySet<CommandName> = new Set<CommandName>(['guest.exec', 'exec.start'])
 
 interface Call {

@@ -14,7 +14,7 @@ export class ActivityReports {
     this.#activity = activity
   }
 
-  /** Of these desktops, those that have changed since the last call with this link. */
+  /** Returns the activity of those desktops that have changed since the last call with this link. */
   changed(link: object, running: readonly { desktopId: DesktopId; generation: number }[]): GuestActivity[] {
     const before = this.#sent.get(link) ?? new Map<DesktopId, string>()
     const sent = new Map<DesktopId, string>()

@@ -22,7 +22,10 @@ const pausedChecks = 3
 const notAwake = 'the desktop is no longer awake on its host; check its state'
 const paused = 'the desktop is paused on its host; check its state, then retry'
 
-/** Refuses unless this generation runs on this host: with `not_awake`, or to be retried where it is arriving from another host. */
+/**
+ * Refuses unless this generation runs on this host: with `not_awake`, or with a refusal that is retried if it is arriving from
+ * another host.
+ */
 export function requireAwake(journal: Journal, target: Target): void {
   const entry = journal.read(target.desktopId)
   if (entry?.move && !entry.running) refuse('guest_unavailable', 'the desktop is moving between hosts; retry')

@@ -1,5 +1,5 @@
-// What running execs count as activity of their desktop. One with a timeout, or with `keep_awake`, counts as a command in flight.
-// Any other counts while bytes move: each look compares how many there were at the last one.
+// What running execs count as activity of their desktop. An exec with a timeout, or with `keep_awake`, counts as a command in
+// flight. Any other exec counts while bytes move: each check compares their number with that of the last check.
 import { type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
 import { eachApart, type Log } from '@dormouse/process'
 import type { GuestExecs } from '../guest/execs.ts'
@@ -19,7 +19,7 @@ interface Known {
   generation: number
   /** False until its guest was asked: it may have execs of before, or of another host. */
   isLookedAt: boolean
-  /** Of each that runs: how many bytes had moved at the last look. */
+  /** From each running exec to how many bytes it had moved at the last check. */
   bytes: Map<string, number>
   running: number
   /** Whether its guest did not answer the last look. */

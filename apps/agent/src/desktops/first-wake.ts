@@ -49,7 +49,7 @@ export async function firstWake(deps: FirstWakeDeps, turn: Turn, spec: DesktopSp
   }
 }
 
-/** One that cannot be found out about is none. */
+/** If the traits cannot be read, no template is used. */
 async function chosen({ driver, templates, log }: FirstWakeDeps, turn: Turn, spec: DesktopSpec) {
   try {
     const traits = await driver.templates.traits(turn.fence.desktopId, spec)

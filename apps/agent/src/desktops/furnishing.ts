@@ -23,7 +23,7 @@ interface FurnishDeps extends GrowDeps {
   failpoints: Failpoints
 }
 
-/** Of a running desktop. Its guest makes its file system larger meanwhile. */
+/** Grows the disk of a running desktop. Its guest makes its file system larger meanwhile. */
 export async function growDisk(deps: GrowDeps, { fence, entry }: Turn): Promise<void> {
   const { desktopId, generation } = fence
   const { spec, furnished } = entry()
@@ -60,7 +60,7 @@ export class Furnishing {
     }
   }
 
-  /** No command waits until the guest has requested its address. One that comes meanwhile leaves the rest for later. */
+  /** No command waits until the guest has requested its address. If a command comes meanwhile, the rest is done later. */
   async #furnish(entry: Entry): Promise<void> {
     const { turns, failpoints } = this.#deps
     const { desktopId, generation } = entry

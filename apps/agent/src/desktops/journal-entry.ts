@@ -44,8 +44,8 @@ const stored = z.object({
 export type Entry = z.infer<typeof stored>
 
 /**
- * Only a disk that was never booted can be a template's. An agent of an earlier release could leave `template` in the entry of a
- * desktop that had gone to another host; where it came back, its disk is its owner's.
+ * Only a disk that was never booted can be a template's. An agent of an earlier release could leave `template` in the entry of
+ * a desktop that had gone to another host; if the desktop came back, its disk is its owner's.
  */
 export const entrySchema = stored.transform(
   (entry): Entry => (entry.identity === 'template' && entry.disk !== 'fresh' ? { ...entry, identity: 'own' } : entry),

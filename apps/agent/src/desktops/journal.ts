@@ -38,7 +38,7 @@ export class Journal {
   readonly #hit: (name: string) => Promise<void>
   readonly #entries = new Map<DesktopId, Entry>()
   readonly #lock = new KeyedMutex()
-  /** Of each desktop with changes that `synced` has to wait for: the last of them, by its number in the log. */
+  /** From each desktop with changes that `synced` has to wait for to the last of them, by its number in the log. */
   readonly #unsynced = new Map<DesktopId, number>()
   /** Desktops whose progress is not written yet. */
   readonly #progress = new Set<DesktopId>()
@@ -154,7 +154,10 @@ export class Journal {
     )
   }
 
-  /** Removes the entries of desktops that were destroyed or have moved away, if that is longer ago than `beforeMs`. One that a power cut brings back is removed the next time. */
+  /**
+   * Removes the entries of desktops that were destroyed or have moved away, if that is longer ago than `beforeMs`. An entry
+   * that a power cut brings back is removed the next time.
+   */
   async prune(beforeMs: number): Promise<void> {
     const isOld = ({ destroyedAt, departedAt }: Entry) => {
       const goneAt = destroyedAt ?? departedAt

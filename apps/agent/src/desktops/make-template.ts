@@ -35,7 +35,7 @@ export interface TemplateWish {
 const bootMs = 900_000
 
 export interface MakeOptions {
-  /** Of the guest. */
+  /** The guest's build. */
   buildId: string
   /** It is a template once this has put it in its place. */
   place: (key: string) => Promise<Template>

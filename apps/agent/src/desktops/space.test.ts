@@ -1,5 +1,5 @@
-// Guarantee: a full disk is emptied by destroying desktops, and what it has stopped goes on by itself when there is room.
-// On a disk that is really full, with real guests: `test/real/agent-space.test.ts`.
+// Guarantee: a full disk is emptied by destroying desktops, and what it has stopped goes on by itself when there is space. On a
+// disk that is really full, with real guests: `test/real/agent-space.test.ts`.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, until } from '../testing/bench.ts'

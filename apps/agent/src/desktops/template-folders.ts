@@ -54,7 +54,7 @@ const readOnly = 0o440
 /** QEMU opens the file for writing, and writes nothing. */
 const writable = 0o660
 const blockBytes = 512
-/** Of what is done to a guest before it is saved: templates of a release that did less are not used. */
+/** The version of what is done to a guest before it is saved. Templates of a release that did less are not used. */
 const sealedAs = 2
 
 /** The name of the folder. */

@@ -107,7 +107,10 @@ export class Templates {
     this.#isClearing = false
   }
 
-  /** What an agent before this one has made counts only once its digests are those of its manifest, and where any is to be used. */
+  /**
+   * A template that an earlier process has made counts only if templates are used at all, and once its digests match its
+   * manifest.
+   */
   async #open(): Promise<void> {
     const { folders, log } = this.#deps
     const failed = (err: unknown, { imageVersion: image }: Template) =>

@@ -34,7 +34,7 @@ interface TurnOptions {
   freesSpace?: boolean
   /**
    * The work begins before the turn is on the disk. It calls `synced` before its first effect that a power cut does not undo.
-   * Nothing is lost where only the agent dies: what is written survives that.
+   * Nothing is lost if only the agent dies: what is written survives that.
    */
   syncsLater?: boolean
   /** Is accepted while the desktop moves between hosts. */

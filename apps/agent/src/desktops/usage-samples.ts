@@ -5,7 +5,7 @@ import type { Activity } from './activity.ts'
 import type { Watch } from './watch.ts'
 
 export interface Thresholds {
-  /** Of one processor, in percent. */
+  /** Percent of one processor. */
   cpuPercent: number
   networkKibps: number
 }

@@ -58,7 +58,7 @@ export async function wake(
   reportPhase(deps.report, turn.fence, 'waiting-for-guest')
   const { wokeBy } = turn.entry()
   const answers = resumedFrom === 'memory' || wokeBy === 'template' ? untilResumed : untilAnswers
-  // One that has just begun with a template has answered already.
+  // A guest that has just begun with a template has answered already.
   if (hasRun || wokeBy !== 'template') {
     await answers(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
       explain(deps, turn, error),
@@ -96,8 +96,8 @@ async function responds({ driver, log }: WakeDeps, desktopId: DesktopId): Promis
 }
 
 /**
- * Whether the image's command for readiness has succeeded since the guest was booted. A boot waits for it until the
- * deadline. A restore waits for nothing: where the memory was saved before that, the command is tried once.
+ * Whether the image's command for readiness has succeeded since the guest was booted. A boot waits for it until the deadline. A
+ * restore waits for nothing: if the memory was saved before that, the command is tried once.
  */
 async function isReady(deps: WakeDeps, turn: Turn, resumedFrom: ResumedFrom, deadline: number): Promise<boolean> {
   const { desktopId } = turn.fence

@@ -5,7 +5,7 @@ import { type Failpoints, type Log, Semaphore } from '@dormouse/process'
 import { isWarm, judge, type LookDeps, lookAtRest, spendAll } from './situation.ts'
 import type { Turn, Turns } from './turns.ts'
 
-/** Of the host, in MiB. */
+/** The host's memory, in MiB. */
 export interface HostMemory {
   totalMiB: number
   /** What new processes can have without swapping. */
@@ -148,8 +148,8 @@ export class WarmCopies {
   }
 
   /**
-   * Unless a command has begun meanwhile: then the copy is that command's. One that cannot be ended holds up no other, and no
-   * guest that needs its memory.
+   * Ends the copy, unless a command has begun meanwhile: then the copy is that command's. A copy that cannot be ended delays no
+   * other, and no guest that needs its memory.
    */
   async #drop({ desktopId }: Copy): Promise<boolean> {
     const { turns, journal, log } = this.#deps

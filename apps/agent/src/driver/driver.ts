@@ -77,7 +77,7 @@ export type SaveProgress = (doneBytes: number, totalBytes: number) => void
  */
 export interface Driver {
   readonly kind: HostFacts['driver']
-  /** Opens the hypervisor for one installation. One that is missing is reported in the facts, not thrown. */
+  /** Opens the hypervisor for one installation. If there is no hypervisor, the facts report it, and nothing is thrown. */
   open(installationId: string): Promise<void>
   close(): Promise<void>
   facts(): Promise<DriverFacts>
@@ -136,7 +136,7 @@ export interface Driver {
 
   /** When its image counts a guest as ready; undefined if the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
-  /** The address that its guest has to request, once: its memory came from a host where it had another one. */
+  /** The address that its guest has to request, once: its memory came from a host that had given it another one. */
   newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined>
   readonly guestSleep: GuestSleep
 
@@ -144,7 +144,10 @@ export interface Driver {
   frozen(desktopId: DesktopId): boolean
   /** What these running guests have used. A guest that is not there any more is left out. */
   usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>>
-  /** A connection to the screen of a running desktop. It speaks RFB and greets first; the caller owns its bytes. */
+  /**
+   * A connection to the screen of a running desktop. The protocol is RFB, and the server sends first; the caller owns its
+   * bytes.
+   */
   screen(desktopId: DesktopId): Promise<Duplex>
   /** What its image says of its keyboard. */
   keyboard(desktopId: DesktopId): Promise<GuestKeyboard>

@@ -41,7 +41,7 @@ export interface Entering {
   open(name: string): Promise<Duplex>
   /** All is here, and the disk is synced: the domain exists, paused. */
   finish(handoff: string): Promise<string>
-  /** Ends what waits. One that has finished stays, paused. */
+  /** Ends a move that waits. One that has finished stays, paused. */
   close(): void
 }
 

@@ -42,9 +42,9 @@ export interface TemplateGuest {
 }
 
 export interface TemplateDriver {
-  /** Of a desktop whose disk exists; undefined if a copy of its guest could not be given an identity. */
+  /** The traits of a desktop whose disk exists; undefined if a copy of its guest could not be given an identity. */
   traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined>
-  /** Of desktops that are made of the image with that name and manifest; undefined even if this host does not have it. */
+  /** The traits of desktops that are made of the image with that name and manifest; undefined if this host does not have it. */
   traitsOfImage(manifestDigest: string, spec: DesktopSpec): Promise<TemplateTraits | undefined>
   /** Whether this host has the image with that manifest. */
   hasImage(manifestDigest: string): Promise<boolean>
@@ -61,7 +61,10 @@ export interface TemplateDriver {
   /** Ends those of all templates. */
   endAll(): Promise<void>
 
-  /** Replaces the desktop's disk by a copy of the template's. Where its memory is copied, that of this desktop is in the file then. */
+  /**
+   * Replaces the desktop's disk by a copy of the template's. If the memory is copied, the desktop's copy is in the file at
+   * `memoryPath` then.
+   */
   copy(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void>
   /** Makes a paused domain with the desktop's disk and the template's memory, of the file or mapped; no vCPU has run. */
   start(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void>

@@ -31,7 +31,7 @@ export function requireSafe(urls: readonly string[], { allowHttp }: Transport): 
     throw new StartError(`${exposed} is plain HTTP to another machine, and the link could be taken over; ${remedy}`)
 }
 
-/** Whether an address may be dialled. One that may not is logged once. */
+/** Whether an address may be dialled. If it may not, that is logged once. */
 export function dialRule({ allowHttp, log }: Transport): (url: string) => boolean {
   const logged = new Set<string>()
   return (url) => {

@@ -27,7 +27,7 @@ export interface FetchableImage {
   name: string
   version: string
   files: ImageFile[]
-  /** Of all files together. */
+  /** The size of all files together. */
   bytes: number
 }
 

@@ -5,7 +5,7 @@ import type { Point, Region } from '@dormouse/contract'
 /** A caret of a large font, or a block of the console's. */
 const caretPixels = 800
 const placesMax = 32
-/** What a guest draws of its pointer is not farther from where it is. */
+/** A guest draws its pointer no farther than this from the pointer's position. */
 const pointerPixels = 40
 const pathMax = 256
 /**

@@ -14,7 +14,7 @@ export class Framebuffer {
   readonly height: number
   /** Four bytes a pixel: blue, green, red, and one that says nothing. */
   readonly bytes: Buffer
-  /** Of what is shown now; undefined until it is asked for. */
+  /** The digest of what is shown now; undefined until it is needed. */
   #sequence: string | undefined
 
   constructor({ width, height }: Size) {

@@ -288,7 +288,7 @@ export class Inputs {
     return open
   }
 
-  /** Large pictures of screens that are not in use make room for others. */
+  /** Large pictures of screens that are not in use are dropped first. */
   #mayKeep(open: Open, bytes: number): boolean {
     open.isLarge = false
     const large = [...this.#open].filter(([, { isLarge }]) => isLarge)

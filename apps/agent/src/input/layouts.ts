@@ -54,7 +54,7 @@ export type Layout = ReadonlyMap<string, readonly Stroke[]>
 
 const made = new Map<string, Layout>()
 
-/** One that is not known has only Space, Enter and Tab: a wrong character would be worse than a refusal. */
+/** An unknown layout has only Space, Enter and Tab: a wrong character would be worse than a refusal. */
 export function layoutNamed(name: string): Layout {
   const known: Record<string, Table> = tables
   const layout = made.get(name) ?? layoutOf(known[name] ?? { plain: [], shift: [] })

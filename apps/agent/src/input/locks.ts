@@ -109,7 +109,7 @@ export class Locks {
     if (this.#switched.delete(lock)) await press(lock.code)
   }
 
-  /** Waits until the light is as its key must have made it. One that does not change in time shows the truth. */
+  /** Waits until the light is as its key must have made it. If it does not change in time, it is taken as true. */
   async #seen(lock: Lock, signal: AbortSignal): Promise<void> {
     const awaited = this.#awaited.get(lock)
     if (!awaited) return

@@ -15,15 +15,15 @@ interface PasteOptions {
 /** For the guest to send what was copied before. If it does not, that is lost. */
 const fetchMs = 2_000
 /**
- * Keys must not overtake the offer: the program would paste what was copied before. The guest confirms no offer, unless one of its
- * programs asks at once. What it answered last took the same way back and forth. One that has answered nothing yet may be slow: an
- * emulated one runs this for the first time.
+ * Keys must not overtake the offer: the program would paste what was copied before. The guest confirms no offer, unless one of
+ * its programs reads the clipboard at once. So the head start is the time that its last reply took. A guest that has not
+ * replied yet may be slow: an emulated one runs this code for the first time.
  */
 const [leastHeadStartMs, mostHeadStartMs] = [300, 2_000]
 /**
- * A program may ask twice, and QEMU answers the second time by itself (xfce4-terminal does). So what was copied before comes back
- * only when the program has shown the text, and the screen has been quiet for longer than the guest took to ask. One that shows
- * nothing, such as for a password, takes all the time.
+ * A program may read the clipboard twice, and QEMU answers the second time by itself (xfce4-terminal does). So what was copied
+ * before comes back only when the program has shown the text, and the screen has been quiet for longer than the guest took to
+ * read. If a program shows nothing, for example of a password, that takes all the time.
  */
 const shownWithin = (askMs: number) => ({
   quietMs: within(100, 2 * askMs, 2_000),

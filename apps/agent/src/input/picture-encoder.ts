@@ -8,7 +8,7 @@ import type { ScreenPixels } from './framebuffer.ts'
 import { pictureWorker } from './picture-worker-start.ts'
 
 export interface PictureRequest extends ScreenPixels {
-  /** Of the picture. */
+  /** The picture's size. */
   size: Size
   format: PictureFormat
   quality: number

@@ -22,7 +22,7 @@ function toPng(request: PictureRequest): ArrayBuffer {
   const png = new PNG(request.size)
   png.data = Buffer.from(scaled(request, 3).buffer)
   const packed = PNG.sync.write(png, { inputHasAlpha: false, inputColorType: 2, colorType: 2, deflateLevel: 6 })
-  // Of its own: it goes to the other thread.
+  // A buffer of its own, as it goes to the other thread.
   return new Uint8Array(packed).buffer
 }
 

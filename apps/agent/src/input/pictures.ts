@@ -5,8 +5,8 @@ import type { PictureRequest } from './picture-encoder.ts'
 import { fitted, jpegSize } from './scaling.ts'
 
 /**
- * A copy of the pixels of the region. One beyond the edge is refused before. If the screen has changed its size since, it is cut
- * off at the edge, and one that is wholly beyond it is the last pixel.
+ * A copy of the pixels of the region. A region beyond the edge was refused before. If the screen has become smaller since, the
+ * region is cut off at the edge; if it is wholly beyond the edge, it is the last pixel.
  */
 export function pictureOf(frame: Framebuffer, spec: PictureSpec): PictureRequest {
   const part = inside(spec.region ?? { x: 0, y: 0, width: frame.width, height: frame.height }, frame)

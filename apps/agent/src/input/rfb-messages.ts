@@ -33,7 +33,7 @@ export function pictureRequest(incremental: boolean, width: number, height: numb
 }
 
 /**
- * QEMU's extended key event. It has no keysym: for a letter with one, QEMU would press Caps Lock where it believes that this is
+ * QEMU's extended key event. It has no keysym: for a letter with one, QEMU would press Caps Lock if it believes that this is
  * needed.
  */
 export function keyEvent(code: number, down: boolean): Buffer {
@@ -55,7 +55,7 @@ export function pointerEvent({ x, y }: Point, mask: number): Buffer {
   return message
 }
 
-/** Of the extended clipboard. */
+/** Flags of the extended clipboard. */
 export const clipboardFlags = {
   text: 1,
   caps: 1 << 24,

@@ -1,5 +1,5 @@
-// One client of a screen: sends keys and pointer, and keeps a copy of its pixels. Knows no actions and no desktop.
-// It remembers what it holds down, so that it can release it.
+// One client of a screen: sends keys and pointer, and keeps a copy of its pixels. Knows no actions and no desktop. It remembers
+// what it holds down, so that it can release it.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -36,7 +36,7 @@ export async function settle(
     const waitMs = mayBeQuiet ? askedMs - Math.min(damage.quietMs, sinceStart()) : Infinity
     if (waitMs <= 0) {
       await session.refresh()
-      // The whole picture counts as a change where it differs.
+      // Any difference in the whole picture counts as a change.
       if (damage.quietMs >= askedMs) return end(true)
       continue
     }

@@ -20,7 +20,7 @@ const shrinkBytes = 64 * kib
 
 export interface AppendLogOptions {
   path: string
-  /** All current records, as JSON texts. One that changes meanwhile is appended, too. */
+  /** All current records, as JSON texts. A record that changes meanwhile is appended, too. */
   snapshot: () => Iterable<string>
   /** Called before each sync, and at each step of replacing the file. */
   hit: (name: string) => Promise<void>
@@ -41,7 +41,7 @@ interface Waiting extends AppendOptions {
   reject: (error: unknown) => void
 }
 
-/** What an earlier process has written; undefined if there is no log. Throws, with the file's name, where it is damaged. */
+/** What an earlier process has written; undefined if there is no log. Throws, with the file's name, if it is damaged. */
 export function readLogFile(path: string): LogContent | undefined {
   try {
     return readLog(readFileSync(path))
@@ -182,7 +182,7 @@ export class AppendLog {
     await this.#replaced().then(() => resolve(), reject)
   }
 
-  /** The records of the next frame, at least one where any waits. */
+  /** The records of the next frame: at least one if any waits. */
   #take(): Waiting[] {
     let bytes = 0
     const end = this.#waiting.findIndex(({ record }, at) => {

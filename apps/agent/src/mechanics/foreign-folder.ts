@@ -28,7 +28,7 @@ export async function removeForeignFolder(path: string): Promise<void> {
   await rmdir(path).catch(unlessMissing)
 }
 
-/** Of a folder that another call may remove at the same time. */
+/** The names in a folder that another call may remove at the same time. */
 const namesIn = async (path: string): Promise<string[]> => (await readdir(path).catch(unlessMissing)) ?? []
 
 /** Only this user can change what is in the folder when this returns; false if there is none. */

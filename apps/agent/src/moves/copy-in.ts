@@ -1,4 +1,4 @@
-// Receives files from the other host, each at a path of ours: what lies there from an earlier try is used where it is right. A
+// Receives files from the other host, each at a path of ours: correct pieces that are there from an earlier try are used. A
 // file counts as stored when it is on the disk, and each of its pieces has the sender's digest.
 import { type FileHandle, open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
@@ -83,7 +83,7 @@ async function sendHave(send: Send, digests: Buffer): Promise<void> {
 interface Receiving {
   file: FileHandle
   bytes: number
-  /** Of what is in the file. */
+  /** The digests of what is in the file. */
   digests: Buffer
 }
 

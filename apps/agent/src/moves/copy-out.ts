@@ -1,4 +1,4 @@
-// Sends files to the other host: only the pieces that it does not have yet, so a copy that was cut goes on where it was.
+// Sends files to the other host: only the pieces that it does not have yet, so an interrupted copy goes on where it stopped.
 import { open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import type { MoveTransfer } from '../transfer/transfer.ts'
@@ -56,7 +56,7 @@ class Sender {
     await this.#transfer.send(this.#stream, Buffer.concat([frameHeader(type, payload.length), payload]))
   }
 
-  /** Where the next piece is to be read to, once the stream has taken what was there. */
+  /** The buffer for the next piece, once the stream has taken what was in it. */
   async buffer(): Promise<Buffer> {
     const { buffer, sent } = this.#slots[this.#next]!
     await sent

@@ -65,7 +65,7 @@ test('files arrive as they are; what is zero neither travels nor takes space', a
 test('what is there already does not travel again, and what is wrong there is replaced', async () => {
   const bytes = content()
   const file = write('disk', bytes)
-  // Of an earlier try: the first piece, a spoiled one where there should be zeros, and no end.
+  // What an earlier try has left: the first piece, a spoiled one in place of zeros, and no end.
   writeFileSync(at('disk-new'), Buffer.concat([bytes.subarray(0, mib), randomBytes(mib)]))
   await copy([file])
   expect(readFileSync(at('disk-new')).equals(bytes)).toBe(true)

@@ -15,7 +15,7 @@ export interface Frame {
 
 export const headerBytes = 5
 export const pieceBytes = 1024 * 1024
-/** Of a piece's number, before its bytes. */
+/** The length of a piece's number, which is before its bytes. */
 export const numberBytes = 4
 const maxPayloadBytes = pieceBytes + numberBytes
 /** Read and not taken yet: the other host may send single bytes. */

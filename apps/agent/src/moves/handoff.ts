@@ -4,7 +4,7 @@ import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Manifest, manifestSchema } from '../desktops/manifests.ts'
 
-/** Of the old host's journal. */
+/** Parts of the entry in the old host's journal. */
 const entryParts = {
   ready: z.boolean(),
   /** Missing in the handoffs of earlier releases. */
@@ -30,7 +30,7 @@ export interface Arriving {
   imageDigest: string
   ready: boolean
   furnished: boolean
-  /** Of a cold move. */
+  /** Only in a cold move. */
   files: FilesHandoff | undefined
 }
 

@@ -19,9 +19,9 @@ import type { Arriving, FilesHandoff } from './handoff.ts'
 export interface HeldOut extends HeldMove {
   direction: 'out'
   handoff: string
-  /** Of a desktop that runs. */
+  /** Set if the desktop runs. */
   leaving: Leaving | undefined
-  /** Of one that sleeps. */
+  /** Set if it sleeps. */
   files: FilesHandoff | undefined
   /** The saved memory that moves along. */
   memoryPath: string | undefined
@@ -58,9 +58,9 @@ export interface MoveDeps extends LookDeps, RemoveDeps {
   moves: HeldMoves<Held>
   inputs: Pick<Inputs, 'hold'>
   listener: MoveListener
-  /** Of what this host sends. */
+  /** Limits what this host sends. */
   pace: BytePace
-  /** Of transfers that this host dials; undefined for the usual ones. */
+  /** The timeouts of transfers that this host dials; undefined for the usual ones. */
   transferTimes?: TransferTimes | undefined
   report: SendReport
   failpoints: Failpoints

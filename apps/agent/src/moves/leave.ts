@@ -120,7 +120,7 @@ export async function send(
       : await sendAsleep(deps, turn, held, transfer)
   } catch (error) {
     transfer.end(error as Error)
-    // libvirt's job is over; a copy can go on where it was.
+    // libvirt's job is over; a copy can go on where it stopped.
     if (held.leaving) deps.moves.end(turn.fence.desktopId)
     turn.signal.throwIfAborted()
     throw refusalOf(error, transfer)

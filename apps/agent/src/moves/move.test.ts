@@ -369,7 +369,7 @@ test('a removal of a destroyed desktop removes it in the middle of a move, and o
   await move.across()
   for (const bench of [home, away]) {
     const { generation, turn } = bench.parts.journal.read(id)!
-    // What a host has of a desktop that lives on another one is not removed by an order, as it may be the only copy.
+    // No order removes what a host has of a desktop that is on another host, as it may be the only copy.
     for (const order of ['stop', 'suspend'] as const)
       await bench.ask('host.rejoin', { epoch: 1, orders: [{ desktopId: id, seen: { generation, turn }, order }] })
     expect(await bench.driver.hasDisk(id)).toBe(true)

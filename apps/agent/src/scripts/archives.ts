@@ -94,8 +94,8 @@ e=$(xargs -0 sh -c ${quote(placeFolders(owner))} "$p" "$t/c" <"$t/folders" 2>&1)
 const giveAll = (owner: string | null, folder: string): string => giveTo(owner, folder, '-hR')
 
 /**
- * For each folder that was unpacked, parents first: `$0` is the target, `$1` the folder that was unpacked. One that is missing in the
- * target is moved with everything in it.
+ * For each folder that was unpacked, parents first: `$0` is the target, `$1` the folder that was unpacked. A folder that is
+ * missing in the target is moved with everything in it.
  */
 const placeFolders = (owner: string | null): string => `eval "$prologue"
 q=$0; s=$1; shift

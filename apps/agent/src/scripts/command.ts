@@ -56,9 +56,9 @@ export function launcherOf({ command, env }: Pick<ExecCommand, 'command' | 'env'
 }
 
 /**
- * Refuses unless the program is a file that can be executed, looked up as the system does: in the PATH that the command gets,
- * where an empty part is the present folder. A shell's own commands are no programs. BusyBox would run its own `ls` rather
- * than one that it finds, so it gets the path.
+ * Refuses unless the program is a file that can be executed, looked up as the system does: in the PATH that the command gets;
+ * an empty part is the current folder. A shell's own commands are no programs. BusyBox would run its own `ls` rather than one
+ * that it finds, so it gets the path.
  */
 export function mustBeProgram({ command, env }: Pick<ExecCommand, 'command' | 'env'>): string {
   if (!Array.isArray(command)) return ''

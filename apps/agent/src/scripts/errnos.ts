@@ -1,5 +1,5 @@
-// The errors of a guest's file system: their numbers, the messages of its C library (glibc's, then musl's where that is another
-// one), and the refusal for each. What is not here is quoted in `file_refused`.
+// The errors of a guest's file system: their numbers, the messages of its C library (glibc's, then musl's if it differs), and
+// the refusal for each. Any other error is quoted in `file_refused`.
 import type { RefusalCode } from '@dormouse/contract'
 
 type Row = readonly [number: number, code: RefusalCode, ...messages: string[]]

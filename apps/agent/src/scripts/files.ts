@@ -120,10 +120,10 @@ ${forget(nonce)}' .dormouse-${nonce} ${writer} </dev/null >/dev/null 2>&1 &
 export const writeInput = `cat >"$t" || { n=$?; rm -f "$t"; exit $n; }\n`
 
 /**
- * Creates an empty temporary file in the folder of the file to be written, and that folder if it is missing. Prints the
- * three fields of a `Place`. A symbolic link stays: its target is replaced. The watcher removes the temporary file when it
- * stops growing, or half a minute after its writer has ended. `next` continues in the same shell, where `$t` is the temporary
- * file; without it, another process writes.
+ * Creates an empty temporary file in the folder of the file to be written, and that folder if it is missing. Prints the three
+ * fields of a `Place`. A symbolic link stays: its target is replaced. The watcher removes the temporary file when it stops
+ * growing, or half a minute after its writer has ended. `next` continues in the same shell, with the temporary file as `$t`;
+ * without it, another process writes.
  */
 export function createScript({ path, owner }: Omit<NewFile, 'mode'>, nonce: string, next = ''): string {
   return `${prologue}p=${quote(path)}
@@ -195,8 +195,8 @@ ${next}`
 export const sureMaxBytes = 1024 * 1024
 
 /**
- * Prints a line with the file's size and version, which is another one if it was changed. Then prints a short file; of a longer one
- * as many bytes as a line of input says, from where it says.
+ * Prints a line with the file's size and version, which is another one if it was changed. Then prints a short file; of a longer
+ * one, a line of input gives the offset and the number of bytes.
  */
 export const readScript = (path: string): string =>
   checkScript(

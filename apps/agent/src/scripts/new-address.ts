@@ -1,12 +1,15 @@
-// The shell script with which a guest requests its address again, after its memory has come from a host where it had another
-// one: pure text. Each distribution has a DHCP client of its own.
+// The shell script with which a guest requests its address again, after its memory has come from a host that had given it
+// another one: pure text. Each distribution has a DHCP client of its own.
 import type { GuestAddress } from '../driver/guest-access.ts'
 import { quote } from './quote.ts'
 
 /** How long it may take. */
 export const newAddressSecs = 30
 
-/** Does nothing if the guest has the address; fails if no device has that hardware address. One that was plugged in just now may appear a little later. */
+/**
+ * Does nothing if the guest has the address; fails if no device has that hardware address. A device that was plugged in just
+ * now may appear a little later.
+ */
 export const newAddressScript = ({ mac, ip }: GuestAddress): string => `# request an address
 dev= n=0
 while [ -z "$dev" ]; do

@@ -34,7 +34,7 @@ export function startArgs(request: CommandPayload<'exec.start'>): (string | numb
   return ['start', execId, flags, timeoutSecs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, ...argv]
 }
 
-/** Of the input's flags: no more is accepted, and the command reads no more. */
+/** Flags of the input: no more is accepted, and the command reads no more. */
 const noMoreInput = 3
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 

@@ -55,8 +55,8 @@ export function parseUpload(printed: Buffer): UploadResult {
 }
 
 /**
- * Prints the size of the temporary file or `none`; `next` continues if it is the offset. Bytes are written where they belong
- * and not appended: if a writer of an earlier connection is still busy, both write the same bytes.
+ * Prints the size of the temporary file or `none`; `next` continues if it is the offset. Bytes are written at their offset and
+ * not appended: if a writer of an earlier connection is still busy, both write the same bytes.
  */
 export const appendScript = (
   target: UploadTarget,

@@ -11,7 +11,7 @@ import { ClientInput } from './client-input.ts'
 
 /** QEMU passes keys on one by one, some time apart. The clock is the guest's. */
 const keyMs = 20
-/** QEMU takes a message at once. One whose process is stopped or ended does not. */
+/** QEMU takes a message at once, unless its process is stopped or has ended. */
 const takenMs = 1_000
 const closeMs = 2_000
 

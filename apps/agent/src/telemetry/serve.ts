@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import type { Log } from '@dormouse/process'
 
 export interface MetricsServer {
-  /** Where it listens, also when the port was left to the system; undefined if it does not. */
+  /** The address that it listens on, with the port that the system chose if none was set; undefined if it does not listen. */
   url: string | undefined
   close(): void | Promise<void>
 }

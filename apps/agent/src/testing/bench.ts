@@ -170,7 +170,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.#parts = undefined
   }
 
-  /** Starts the work, and crashes the agent where it reaches the failpoint. */
+  /** Starts the work, and crashes the agent when it reaches the failpoint. */
   async crashAt(name: string, work: () => Promise<unknown>): Promise<void> {
     const { promise: reached, resolve } = Promise.withResolvers<void>()
     this.failpoints.set(name, () => {

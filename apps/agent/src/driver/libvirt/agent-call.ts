@@ -6,7 +6,7 @@ import { before } from '../../mechanics/deadlines.ts'
 import { type AgentCall, AgentRefused } from '../guest-access.ts'
 import type { GuestActivity } from '../guest-activity.ts'
 
-/** libvirt's timeouts for a call. One that is not answered is noticed earlier. The guest's disk may be slow. */
+/** libvirt's timeouts for a call. A guest that does not answer is noticed earlier. Its disk may be slow. */
 const probeSecs = 2
 const programSecs = 5
 const fileSecs = 10
@@ -70,8 +70,8 @@ export function agentCall({ agent, activity, queue = new CallQueue(), daemon = a
 const isMute = (error: unknown) => error instanceof Refusal
 
 /**
- * A call that has not started may be repeated, and so may one that only reads a program's status. libvirt first checks that
- * the agent listens: where that check used up the time, and not the call's own timeout, nothing was started.
+ * A call that has not started may be repeated, and so may one that only reads a program's status. libvirt first checks that the
+ * agent listens: if that check used up the time, and not the call's own timeout, nothing was started.
  */
 function mayRepeat(execute: string, error: unknown, tookMs: number): boolean {
   if (!isLate(error) || probes.has(execute)) return false

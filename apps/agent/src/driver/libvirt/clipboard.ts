@@ -13,8 +13,9 @@ const patience = { timeoutMs: 15_000 }
 const unpluggedMs = 5_000
 const lookMs = 20
 /**
- * For the guest's program to notice that its port is gone, so that it ends. One that finds the next port in the same moment opens
- * that, and gets no data there until it is restarted (seen with spice-vdagent 0.22: 2 of 16 wakes, and never after this pause).
+ * Time for the guest's program to notice that its port is gone, and to end. If it found the next port in the same moment, it
+ * would open that, and would get no data there until it is restarted (seen with spice-vdagent 0.22: 2 of 16 wakes, and never
+ * after this pause).
  */
 const noticedMs = 500
 

@@ -1,6 +1,6 @@
-// After each start and restore, libvirt asks QEMU some 400 questions about the guest's CPU, which takes about 250 ms. Where
-// the domain hides one of QEMU's capabilities, it reads two sets of bits instead. Those do not contain features that a CPU
-// reports by model-specific registers. So under KVM it is hidden only after a comparison on this host has passed.
+// After each start and restore, libvirt sends QEMU some 400 queries about the guest's CPU, which takes about 250 ms. If the
+// domain hides one of QEMU's capabilities, it reads two sets of bits instead. Those do not contain features that a CPU reports
+// by model-specific registers. So under KVM it is hidden only after a comparison on this host has passed.
 import { randomUUID } from 'node:crypto'
 import type { LibvirtHost } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
@@ -33,7 +33,7 @@ export class CpuQuestions {
     this.#log = log
   }
 
-  /** The XML to start or restore a domain from: with few questions where the guest's CPU is known to stay the same. */
+  /** The XML to start or restore a domain from: with few queries if the guest's CPU is known to stay the same. */
   shorten(xml: string, kvm: boolean): string {
     return !kvm || this.#same.has(keyOf(machineOf(xml))) ? withFewCpuQuestions(xml) : xml
   }

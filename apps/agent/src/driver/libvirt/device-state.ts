@@ -1,6 +1,6 @@
-// A guest without its memory: the state of its devices, as QEMU writes and reads it where the memory is in a file that it shares.
-// libvirt cannot ask for that, so QEMU is asked itself, over its monitor. It never runs a program for it: libvirt's sandbox
-// would kill QEMU.
+// A guest without its memory: the state of its devices, as QEMU writes and reads it if the memory is in a file that it shares.
+// libvirt has no call for that, so QEMU gets the command over its monitor. QEMU runs no program for it: libvirt's sandbox would
+// kill QEMU.
 import { createReadStream, createWriteStream } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { Transform } from 'node:stream'
@@ -23,7 +23,7 @@ const dialMs = 5_000
 const leaveMemoryOut = (domain: Monitored, state: boolean) =>
   domain.monitor('migrate-set-capabilities', { capabilities: [{ capability: 'x-ignore-shared', state }] })
 
-/** Of a suspended guest. It must not run again: memory and devices belong together only now. */
+/** Saves the devices of a suspended guest. It must not run again: memory and devices belong together only now. */
 export async function saveDevices(
   domain: Monitored,
   socketPath: string,

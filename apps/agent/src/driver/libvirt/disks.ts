@@ -58,8 +58,8 @@ export class LibvirtDisks {
   }
 
   /**
-   * The folders of the images that disks stand on. Throws if a disk cannot be read. One that is still arriving stands on none:
-   * its bytes are another host's, which may leave it so. The journal protects the image that it will stand on.
+   * The folders of the images that disks stand on. Throws if a disk cannot be read. A disk that is still arriving stands on
+   * none: its bytes are another host's, and may stay incomplete. The journal protects the image that it will stand on.
    */
   async imageFolders(): Promise<Set<string>> {
     const names = (await readdir(this.#folder).catch(unlessMissing)) ?? []

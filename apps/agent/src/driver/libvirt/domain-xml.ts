@@ -5,7 +5,7 @@ import { type Nic, nicXml } from './network-xml.ts'
 
 export const markNamespace = 'https://dormouse.dev/xmlns/desktop/1'
 export const markKey = 'dormouse'
-/** Of what an XML has for QEMU alone. */
+/** The namespace of what an XML has for QEMU alone. */
 export const qemuNamespace = 'http://libvirt.org/schemas/domain/qemu/1.0'
 
 export interface DomainPlan {

@@ -1,5 +1,5 @@
-// The firewall of the guests' network: a table of nftables, in the kernel whether or not the agent runs. The agent checks
-// it, and restores it where it was changed.
+// The firewall of the guests' network: a table of nftables, in the kernel whether or not the agent runs. The agent checks it,
+// and restores it if it was changed.
 import { spawn } from 'node:child_process'
 import type { Log } from '@dormouse/process'
 import { type FirewallSpec, firewallRules, removal } from './firewall-rules.ts'

@@ -62,7 +62,7 @@ export class LibvirtGuests {
     return new Map(await Promise.all(desktopIds.map(read)))
   }
 
-  /** One call for all domains, which asks no QEMU. */
+  /** One call for all domains, which queries no QEMU. */
   async #networkBytes(): Promise<Map<DesktopId, number>> {
     const { domains } = this.#installation.session.host
     const all = await orRefuse(
@@ -83,7 +83,7 @@ export class LibvirtGuests {
   }
 }
 
-/** Of all its network devices. */
+/** The bytes of all its network devices. */
 const bytesOf = (stats: Record<string, unknown>): number =>
   Object.entries(stats).reduce(
     (sum, [name, value]) => (/^net\.\d+\.[rt]x\.bytes$/.test(name) ? sum + Number(value) : sum),

@@ -41,7 +41,7 @@ export class GuestNetwork {
     return this.#firewall.ensure()
   }
 
-  /** The desktop's port with the address that it has, else with the preferred one where that is free, else with another. */
+  /** The desktop's port with the address that it has, else with the preferred one if that is free, else with another. */
   async nicFor(desktopId: DesktopId, preferred?: string): Promise<Nic> {
     await this.ensureFirewall().catch(refuseUnprotected)
     const assigning = this.#last.then(() => this.#assign(desktopId, preferred))
@@ -108,7 +108,7 @@ function refuseUnprotected(cause: unknown): never {
   throw refusal
 }
 
-/** The preferred address where it is on this network, then all others from one that follows from the id. */
+/** The preferred address if it is on this network, then all others, beginning with one that follows from the id. */
 function candidates(xml: string, desktopId: DesktopId, preferred: string | undefined): string[] {
   const subnet = readSubnet(xml) ?? refuse('hypervisor_failed', 'the guests’ network has no addresses')
   const count = addressCount(subnet)

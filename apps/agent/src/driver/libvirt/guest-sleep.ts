@@ -58,7 +58,10 @@ async function waitsForButton(domain: Domain): Promise<boolean> {
   return isSuspendedToIdle(await readPort(domain, fixedEvents), await readPort(domain, general))
 }
 
-/** A guest that sleeps takes the power button for the event that wakes it. One that works would power off, so it is asked first. */
+/**
+ * A sleeping guest takes the power button for the event that wakes it. A working guest would power off, so its state is checked
+ * first.
+ */
 async function pressButtonIfAsleep(domain: Domain): Promise<void> {
   if (await waitsForButton(domain)) await domain.monitor('system_powerdown')
 }

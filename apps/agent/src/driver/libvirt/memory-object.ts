@@ -1,6 +1,6 @@
-// The memory of guests that began with a template whose memory's file they map. libvirt cannot name that file, so QEMU is given an
-// object by the command line in the domain's XML. QEMU finds memory by the object's name in every later save and move: so such
-// a guest has an object of that name for as long as it lives, but with memory of its own once it was saved or moved. Pure.
+// The memory of guests that began with a template whose memory's file they map. libvirt cannot name that file, so QEMU is given
+// an object by the command line in the domain's XML. QEMU finds memory by the object's name in every later save and move: so
+// such a guest has an object of that name as long as it exists, but with memory of its own once it was saved or moved. Pure.
 import { qemuNamespace } from './domain-xml.ts'
 import { elementsOf, formatXml, parseXml, textOf, type XmlElement } from './xml-tree.ts'
 

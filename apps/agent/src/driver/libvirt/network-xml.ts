@@ -29,7 +29,7 @@ export const sizeOf = ({ bits }: Subnet): number => 2 ** (32 - bits)
 /** The host's own address on it. */
 export const gatewayOf = ({ first }: Subnet): string => addressOf(first + 1)
 
-/** The address with that index, where 0 is the first that a guest can have; undefined after the last. */
+/** The address with that index; 0 is the first that a guest can have. Undefined after the last. */
 export function guestAddress(subnet: Subnet, index: number): string | undefined {
   return index >= 0 && index < addressCount(subnet) ? addressOf(subnet.first + 2 + index) : undefined
 }

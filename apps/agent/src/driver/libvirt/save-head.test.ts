@@ -1,5 +1,5 @@
-// Guarantee: a file of libvirt's names another domain afterwards, with its cookie and its stream where they were; and a file that is
-// not whole is refused.
+// Guarantee: a file of libvirt's names another domain afterwards, with its cookie and its stream at the same places; and a file
+// that is not whole is refused.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The libvirt driver's settings. Where they come from is the configuration's business.
+// The libvirt driver's settings. The configuration decides where they come from.
 import type { AllowedDestination } from './allowed-destinations.ts'
 import type { CapacitySettings } from './capacity.ts'
 

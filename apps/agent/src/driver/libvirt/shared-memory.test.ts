@@ -1,4 +1,4 @@
-// Guarantee: an older QEMU, which opens a template's memory for writing, does so only if the operator has chosen that; and where
+// Guarantee: an older QEMU, which opens a template's memory for writing, does so only if the operator has chosen that; and if
 // QEMU cannot map it, desktops copy it.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -25,8 +25,8 @@ const tries = 8
 const filterMissing = `libvirt does not have the filter "${filterName}", which limits guests to their own addresses (Debian: apt-get install libvirt-daemon-config-nwfilter iptables)`
 
 /**
- * Gives the guests NAT, with each guest filtered to its own address and a firewall around all of them. Where any of these
- * fails, guests have no network and the summary says why.
+ * Gives the guests NAT, with each guest filtered to its own address and a firewall around all of them. If any of these fails,
+ * guests have no network, and the summary says why.
  */
 export async function ensureNetwork(
   host: LibvirtHost,

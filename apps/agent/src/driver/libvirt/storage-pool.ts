@@ -6,7 +6,7 @@ import { poolFolderOf, poolXml } from './domain-xml.ts'
 /** What the installation's pool and network are called. */
 export const installationName = (installationId: string): string => `dormouse-${installationId}`
 
-/** The pool of this installation's disks, running. Throws a sentence for the operator where it is in another folder. */
+/** The pool of this installation's disks, running. Throws a sentence for the operator if it is in another folder. */
 export async function ensurePool(host: LibvirtHost, installationId: string, folder: string): Promise<Pool> {
   const name = installationName(installationId)
   // Others may pass through, none may list: QEMU's user must reach the disks below.
