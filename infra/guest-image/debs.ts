@@ -58,7 +58,7 @@ function isMaterial(name: string): boolean {
   return /^(lib|zlib|gcc-\d+-base$)/.test(name) ? !name.startsWith('libpam-') : /^linux-(image|modules)-\d/.test(name)
 }
 
-/** Package → its dependencies. Of alternatives only the first. */
+/** From each package to its dependencies; only the first of alternatives. */
 function parse(listing: string): Map<string, string[]> {
   const edges = new Map<string, string[]>()
   let current: string[] = []

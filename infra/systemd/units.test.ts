@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 
-/** Of every machine that we set up, guests included; also what we add to the units of others. */
+/** Contains the units of every machine that we set up, guests included, and what we add to the units of others. */
 const infra = join(import.meta.dirname, '..')
 const isUnit = (path: string) => /\.(service|timer|socket)$|\.(service|timer|socket)\.d\/[^/]+\.conf$/.test(path)
 const units = readdirSync(infra, { recursive: true, encoding: 'utf8' }).filter(isUnit)

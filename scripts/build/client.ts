@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const source = join(root, 'packages/client')
-/** The two ways in which a declaration names types of the contract. The compiler writes the second where it infers a type. */
+/** The two ways in which a declaration names types of the contract. The compiler writes the second if it infers a type. */
 const fromContract = [
   /(?:import|export) type \{([^}]+)\} from '@dormouse\/contract'/g,
   /import\("@dormouse\/contract"\)\.(\w+)/g,

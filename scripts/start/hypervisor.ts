@@ -85,7 +85,7 @@ async function privateOne(run: Run, place: HostPlace, kvm: boolean): Promise<{ h
   return { pid, hypervisor: { place, kvm, socketPath, dir, socketsDir: `${dir}/screens`, description } }
 }
 
-/** Each in a network of its own, with a cable to every other one and a doorway to the control planes. */
+/** Each in a network of its own, with a virtual cable to every other one and a forwarder to the control planes. */
 async function several(run: Run, places: HostPlace[], kvm: boolean): Promise<Hypervisor[]> {
   const { options, instance, onStop, step } = run
   requireRoot(places.length)

@@ -13,7 +13,7 @@ export interface Replica {
 
 export interface ReplicasOptions {
   count: number
-  /** Of the first; each other has the next port. */
+  /** The port of the first; each other one has the next port. */
   port: number
   env: Record<string, string>
   runDir: string

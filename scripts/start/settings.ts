@@ -11,7 +11,7 @@ const namesOf = {
   agent: describeConfig(agent).map(({ name }) => name),
 }
 const ofStart = ['PORT', 'DATABASE_URL', 'DORMOUSE_DATA', 'DORMOUSE_IMAGES_DIR']
-/** Of the command line, the drain script and the tests, which people keep in the same shell. */
+/** Variables of the command line, the drain script and the tests, which people keep in the same shell. */
 const ofOthers = ['URL', 'API_KEY', 'OPERATOR_KEY', 'CLI', 'TEST_LONG', 'TEST_KERNEL_OF'].map(
   (name) => `DORMOUSE_${name}`,
 )

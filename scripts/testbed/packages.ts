@@ -11,7 +11,7 @@ const bin = ['/usr/bin', '/usr/sbin', '/bin', '/sbin']
 const program = (name: string) => bin.map((folder) => `${folder}/${name}`)
 const drivers = '/usr/lib/x86_64-linux-gnu/libvirt/connection-driver'
 
-/** A need is met if one of its files exists. Of its packages, those are installed that the distribution has. */
+/** A need is met if one of its files exists. Those of its packages are installed that the distribution has. */
 const needs: Need[] = [
   { files: program('qemu-system-x86_64'), packages: ['qemu-system-x86'], why: 'runs the desktops' },
   { files: program('qemu-img'), packages: ['qemu-utils'], why: 'makes their disks' },

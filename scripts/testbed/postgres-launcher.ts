@@ -1,7 +1,7 @@
 // How to run Postgres's programs: as which user, and with which paths. Knows no setting of the server.
 //
-// Postgres refuses to run as root, and another user cannot enter a data folder below one of root's. So as root it runs as
-// an unprivileged user in its own mount namespace, where binaries and data are mounted under short names.
+// Postgres refuses to run as root, and another user cannot enter a data folder below one of root's. So as root it runs as an
+// unprivileged user in its own mount namespace; binaries and data are mounted there under short names.
 
 import { chownSync, rmSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -73,7 +73,7 @@ export function alive({ pid, started }: Identity): boolean {
   return identify(pid)?.started === started
 }
 
-/** Sends a signal to the identified process. One that has ended is not an error. */
+/** Sends a signal to the identified process. It is no error if that has ended. */
 export function signal(identity: Identity, name: NodeJS.Signals): void {
   if (alive(identity)) readLive(() => process.kill(identity.pid, name))
 }

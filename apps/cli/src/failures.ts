@@ -25,12 +25,12 @@ export const exitCodes = {
   unavailable: 6,
   denied: 7,
   timedOut: 8,
-  /** Of `admin host drain`. */
+  /** Only of `admin host drain`. */
   blocked: 9,
   cancelled: 10,
-  /** Of `exec`: the command ended, but a part of its output was dropped. */
+  /** Only of `exec`: the command ended, but a part of its output was dropped. */
   incomplete: 124,
-  /** Of `exec` alone, for every failure that is not the guest's own exit code. */
+  /** Only of `exec`: every failure that is not the guest's own exit code. */
   exec: 125,
   interrupted: 130,
   brokenPipe: 141,

@@ -11,5 +11,5 @@ export function guestPlace(text: string): GuestPlace | undefined {
   return id ? { id, path: path || '/' } : undefined
 }
 
-/** The same for a folder, where a desktop alone names its root. */
+/** The same for a folder; a desktop alone names its root. */
 export const guestFolder = (text: string): GuestPlace | undefined => guestPlace(text) ?? guestPlace(`${text}:`)

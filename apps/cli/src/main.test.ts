@@ -238,7 +238,7 @@ test.runIf(process.getuid?.() === 0)('a file of another user decides nothing', a
   chmodSync(root, 0o755)
   writeLocal(join(root, '.dormouse'), { base_url: 'http://127.0.0.1:1', api_key: 'svc_sk_x' })
   chownSync(join(root, '.dormouse/local.json'), 12345, 12345)
-  // Loaded first: the clone may lie where only root may enter.
+  // Loaded first: the clone may be in a folder that only root may enter.
   const script = `import(${JSON.stringify(join(import.meta.dirname, 'service.ts'))}).then((service) => {
     process.setuid(54321)
     return service.findService({}, [${JSON.stringify(root)}])

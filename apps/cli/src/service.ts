@@ -19,7 +19,7 @@ interface LocalService {
 type Env = Record<string, string | undefined>
 
 const variables = ['DORMOUSE_URL', 'DORMOUSE_API_KEY', 'DORMOUSE_OPERATOR_KEY', 'DORMOUSE_DATA']
-/** Of other programs, which people keep in the same shell. Those of an agent all begin with `DORMOUSE_AGENT_`. */
+/** Variables of other programs, which people keep in the same shell. Those of an agent all begin with `DORMOUSE_AGENT_`. */
 const ofOthers = ['DORMOUSE_IMAGES_DIR', 'DORMOUSE_CLI']
 
 /** A sentence for each variable that was meant as one of ours. */

@@ -209,7 +209,7 @@ function ticksFrom(pixels = 0): number {
   return pixels === 0 ? 0 : Math.max(-mostTicks, Math.min(mostTicks, ticks))
 }
 
-/** A model writes letters in capitals, and names Shift where it means it. */
+/** A model writes letters in capitals, and names Shift if it means it. */
 const plainKey = (key: string): string => (/^[A-Z]$/.test(key) ? key.toLowerCase() : key)
 
 /** A picture of what is in the middle of a batch is taken at its end. */
@@ -221,7 +221,7 @@ function joined(batches: readonly InputBatch[]): InputBatch {
   return { actions, ...(isWanted && { screenshot: isWanted }) }
 }
 
-/** A field of later models is ignored; a misspelt one would make another action, such as a click where the pointer is. */
+/** A field of later models is ignored; a misspelt one would make another action, such as a click at the pointer's position. */
 function refuseMisspelt(given: object, known: readonly string[]): void {
   if (typeof given !== 'object' || given === null) throw new TypeError('an action must be an object')
   for (const field of Object.keys(given)) {

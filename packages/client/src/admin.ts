@@ -138,7 +138,7 @@ const desktopChanges = (http: Http) => {
         ...sendJson(body),
       }),
     /**
-     * Begins to move a desktop to another host: awake with its memory, asleep as files. Returns the same move where it is in
+     * Begins to move a desktop to another host: awake with its memory, asleep as files. Returns the same move if it is in
      * progress, so it is retried like a request with a key.
      */
     moveDesktop: (id: string, body: MoveBody = {}, call: CallOptions = {}) =>
@@ -161,7 +161,7 @@ export function createAdminClient(options: AdminClientOptions) {
     http.json<T>({ ...call, method: 'GET', path: route, query })
   const post = <T>(call: CallOptions, route: string, body: object) =>
     http.json<T>({ ...call, method: 'POST', path: route, ...sendJson(body) })
-  /** Of an idempotent route: it is retried like a request with a key. */
+  /** Calls an idempotent route: it is retried like a request with a key. */
   const again = <T>(call: CallOptions, route: string, body = {}) =>
     http.json<T>({
       ...call,

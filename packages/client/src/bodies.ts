@@ -37,9 +37,9 @@ export const readers: { [F in ReadFormat]: (response: Response) => Promise<ReadR
 
 /** Part of a file. */
 export interface FilePart {
-  /** Where the stream begins in the file. */
+  /** The stream's offset in the file. */
   offset: number
-  /** Of the whole file; undefined if the service does not say it. */
+  /** The size of the whole file; undefined if the service does not send it. */
   size?: number
   /** Another one wherever the file was changed; undefined if the service does not say it. */
   version?: string

@@ -94,7 +94,7 @@ export interface PartOptions extends CallOptions {
   offset: number
   /** By default to the end. */
   length?: number
-  /** Of the part that was read before. */
+  /** The version of the part that was read before. */
   version?: string
 }
 
@@ -241,7 +241,7 @@ export function createClient(options: ClientOptions) {
      */
     exec,
 
-    /** Writes a file of any size, atomically; creates parent folders. One of more than 8 MiB is sent as an upload. */
+    /** Writes a file of any size, atomically; creates parent folders. A file of more than 8 MiB is sent as an upload. */
     writeFile: async (id: string, file: string, data: FileData, options?: WriteOptions) =>
       writeFile(http, id, file, data, options),
 
@@ -392,7 +392,7 @@ export function createClient(options: ClientOptions) {
 
 export type Client = ReturnType<typeof createClient>
 
-/** A random key. Works in browsers on plain http too, where randomUUID does not exist. */
+/** A random key. Works in browsers on plain http too, which have no randomUUID. */
 export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }

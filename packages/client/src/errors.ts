@@ -11,7 +11,7 @@ export interface FailedRequest {
 /** The facts of a failure beside its message. */
 export interface FailureFacts {
   request?: FailedRequest
-  /** The problem body, where the service sent one. */
+  /** The problem body, if the service sent one. */
   problem?: ProblemJson
   status?: number
   requestId?: string
@@ -121,7 +121,7 @@ export class StaleGenerationError extends ConflictError {
 /** The operation failed. The message says why and what to do; `causeCode` says why for programs. */
 export class OperationFailedError extends ConflictError {
   override name = 'OperationFailedError'
-  /** The operation, where the service sent it. */
+  /** The operation, if the service sent it. */
   declare readonly operation?: OperationJson
 
   constructor(message: string, facts: FailureFacts = {}) {

@@ -7,7 +7,7 @@ import { mayPass, retryAfterMaxMs } from './retry.ts'
 /** The next bytes of an exec's output. */
 export interface ExecOutput {
   bytes: Uint8Array<ArrayBuffer>
-  /** Of the first byte. More than was asked for where bytes were dropped. */
+  /** The offset of the first byte; more than requested if bytes were dropped. */
   offset: number
   nextOffset: number
   state: ExecStateJson['state']

@@ -64,7 +64,7 @@ export function execCalls(
     /** Waits for the end, over every failure that may pass, also over a sleep. A state other than `running`. */
     ended: (desktopId: string, execId: string, { signal }: { signal?: AbortSignal } = {}) =>
       untilEnded(http, one(desktopId, execId), signal),
-    /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
+    /** Yields the output until its end. Goes on at its offset after every failure that may pass, also over a sleep. */
     follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) => {
       refuseUnknown('follow', options, followNames)
       return follow(http, (given) => read(desktopId, execId, given), options)
@@ -73,7 +73,7 @@ export function execCalls(
   return {
     ...calls,
     /**
-     * Runs a command to its end, over lost connections and sleeps, and leaves nothing in the desktop. Throws TimeoutError where it
+     * Runs a command to its end, over lost connections and sleeps, and leaves nothing in the desktop. Throws TimeoutError if it
      * reached its timeout.
      */
     run: (desktopId: string, body: RunBody, io: RunIo = {}): Promise<RunJson> =>

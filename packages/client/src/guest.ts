@@ -32,7 +32,7 @@ export type FileUrl = Camel<FileUrlJson>
 export interface FileUrlOptions extends CallOptions {
   /** `GET` by default. */
   method?: FileUrlMethod
-  /** Of the file. By default 8 MiB for `PUT`, and any for `GET`. */
+  /** The largest file that is transferred. By default 8 MiB for `PUT`, and no limit for `GET`. */
   maxBytes?: number
   /** It works once. */
   once?: boolean

@@ -19,7 +19,7 @@ export interface RunIo {
   onStarted?: (exec: ExecStateJson) => void
   /** Aborted: the command is killed. */
   signal?: AbortSignal | undefined
-  /** Of each stream so much is in the result: the beginning and the end. 1 MiB by default. */
+  /** How much of each stream is in the result: its beginning and its end. 1 MiB by default. */
   keptLength?: number
 }
 
@@ -53,7 +53,7 @@ const stillReadsEveryMs = 20_000
 /** The guest can run the command, but not keep its output. */
 const cannotKeep = new Set(['no_space', 'exec_unsupported', 'exec_limit'])
 
-/** How the command has ended. Throws TimeoutError where it reached its timeout, with what is kept of its output. */
+/** How the command has ended. Throws TimeoutError if it reached its timeout, with what is kept of its output. */
 export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, io: RunIo): Promise<RunJson> {
   const startedAt = performance.now()
   const { stdin, signal, keptLength = keptLengthDefault } = io

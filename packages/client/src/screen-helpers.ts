@@ -89,7 +89,7 @@ export abstract class ScreenHelpers {
     await new Promise((resolve) => setTimeout(resolve, ms))
   }
 
-  /** Where input has put the pointer; null where none did. */
+  /** Where input has put the pointer; null if none did. */
   async getCursorPosition(options?: CallOptions): Promise<{ x: number; y: number } | null> {
     return (await this.screen(options)).pointer
   }

@@ -11,11 +11,11 @@ export interface ScreenshotQuery {
   fit?: number
   /** `png` by default. */
   format?: PictureFormat
-  /** Of `jpeg`: 1 to 100; 80 by default. */
+  /** Only for `jpeg`: 1 to 100; 80 by default. */
   quality?: number
   /** `changed`: as soon as the screen shows something else. `settled`: as soon as it is quiet. */
   wait?: 'settled' | 'changed'
-  /** Of an earlier picture or result: `wait` begins with a change from it. */
+  /** The `sequence` of an earlier picture or result: `wait` begins with a change from it. */
   after?: string
   /** How long nothing changes on a settled screen; 300 by default. */
   quietMs?: number
@@ -26,14 +26,14 @@ export interface ScreenshotQuery {
 export interface Screenshot {
   mimeType: string
   bytes: Uint8Array<ArrayBuffer>
-  /** Of the whole screen. */
+  /** The size of the whole screen. */
   width: number
   height: number
   /** Another one when the screen shows something else. */
   sequence: string
-  /** Where it was waited for: whether the screen has changed meanwhile. */
+  /** With `wait`: whether the screen has changed meanwhile. */
   changed?: boolean
-  /** Where `wait` is `settled`: whether the screen was quiet in time. */
+  /** If `wait` is `settled`: whether the screen was quiet in time. */
   settled?: boolean
 }
 

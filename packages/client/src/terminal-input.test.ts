@@ -1,4 +1,4 @@
-// Guarantee: input that was not accepted is sent again from where the guest has it, and never twice.
+// Guarantee: input that was not accepted is sent again from the offset that the guest has, and never twice.
 import { expect, test } from 'vitest'
 import { TerminalInput } from './terminal-input.ts'
 

@@ -13,7 +13,7 @@ interface Writer {
 export class TerminalInput {
   #pieces: Uint8Array<ArrayBuffer>[] = []
   #bytes = 0
-  /** Of the first byte that is kept; undefined before the first connection. */
+  /** The offset of the first byte that is kept; undefined before the first connection. */
   #start: number | undefined
   #sent = 0
   #writers: Writer[] = []

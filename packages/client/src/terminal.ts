@@ -1,5 +1,5 @@
-// A terminal in a desktop, joined over one WebSocket, or over plain requests where the service or the way to it has none. Both
-// go by offsets: after a lost connection or a sleep it goes on without a lost or repeated byte.
+// A terminal in a desktop, joined over one WebSocket, or over plain requests if the service or the path to it has none. Both
+// use offsets: after a lost connection or a sleep it goes on without a lost or repeated byte.
 import type { AttachRequest, ExecStateJson } from '@dormouse/contract'
 import { type AttachMessage, AttachSocket, protocol } from './attach-socket.ts'
 import { DormouseError } from './errors.ts'
@@ -9,7 +9,7 @@ import { path } from './path.ts'
 import { TerminalInput } from './terminal-input.ts'
 
 export interface AttachOptions {
-  /** Of the first byte of output; by default the first that is kept. */
+  /** The offset of the first byte of output; by default the first that is kept. */
   offset?: number
   signal?: AbortSignal
 }
@@ -72,7 +72,7 @@ export class Terminal {
     return this.#input.add(typeof data === 'string' ? new TextEncoder().encode(data) : data)
   }
 
-  /** Of several sizes in a row only the last one may count. */
+  /** If several sizes come in a row, only the last one may count. */
   resize(size: TerminalSize): void {
     this.#size = size
     if (this.#socket) this.#sendSize(this.#socket)

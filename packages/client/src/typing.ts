@@ -36,6 +36,6 @@ export async function typeInPieces<R extends { outcome: string }>(
   }
 }
 
-/** Of one action, only its time is refused under this name. */
+/** Under this name, only the time of a single action is refused. */
 const isTooLong = (error: unknown): boolean =>
   error instanceof InvalidRequestError && error.problem?.field === 'actions'

@@ -1,6 +1,6 @@
 // Why a request had no response: what the system's error means, in words, and what to do about it. Pure.
 
-/** `tls`: the two ends do not both speak TLS. */
+/** `tls`: one end does not use TLS. */
 export type Unanswered =
   | 'bad_port'
   | 'not_http'

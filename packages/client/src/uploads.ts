@@ -1,4 +1,4 @@
-// Uploads of any size: sent in pieces, and continued after an interruption from where the guest is.
+// Uploads of any size: sent in pieces, and continued after an interruption at the guest's offset.
 import type { UploadJson } from '@dormouse/contract'
 import { checkData, type FileData } from './bodies.ts'
 import { DormouseError } from './errors.ts'

@@ -9,7 +9,7 @@ export interface WatchQuery {
   path: string
   /** Also everything below. */
   recursive?: boolean
-  /** Of the last answer. Without it a watch begins. */
+  /** The cursor of the last answer. Without it a watch begins. */
   cursor?: string
   /** Wait so long for a change; at most 60. */
   waitSecs?: number

@@ -1,4 +1,4 @@
-// Writing a file of any size: in one request, or as an upload where it is larger than one takes.
+// Writing a file of any size: in one request, or as an upload if it is larger than one request takes.
 import type { FileJson } from '@dormouse/contract'
 import { checkData, type FileData } from './bodies.ts'
 import type { CallOptions, Http } from './http.ts'

@@ -79,7 +79,7 @@ export const hostFacts = z.object({
   fetches: listOf(imageFetch, mostFetches),
   /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
-  /** Where it lets moves in; null if it lets none in. */
+  /** Where it accepts moves; null if it accepts none. */
   moveAddress: said(300).nullable(),
   /** Saved boots of images, with which new desktops begin. Absent if the host makes none. */
   templates: z
@@ -150,7 +150,7 @@ export const heartbeat = z.object({
   facts: hostFacts,
   /** The desktops whose domain runs now, with their generations. Usage counts by this. */
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
-  /** Of these desktops, those whose activity has changed since the last heartbeat on this link; with the first heartbeat all. */
+  /** The desktops whose activity has changed since the last heartbeat on this link; all of them in the first heartbeat. */
   activity: listOf(guestActivity, mostDesktops),
   /** It asks the leader for the rules by which it hibernates idle desktops while it hears no leader. */
   wantsIdleRules: z.boolean().optional(),

@@ -133,12 +133,12 @@ export const inputCommand = z.object({
   generation: z.int(),
   batchId: id,
   actions: listOf(inputAction, inputActionsMax),
-  /** Of what picture the coordinates are pixels; null for the screen itself. */
+  /** The picture whose pixels the coordinates are; null for the screen itself. */
   space: sizeOf.nullable(),
   expectedScreen: sizeOf.nullable(),
   paceMs: durationMs,
   settle: settle.nullable(),
-  /** Of the picture at the end. Refused as `outside`, without an index, where it goes beyond the screen. */
+  /** The region of the picture at the end. Refused as `outside`, without an index, if it goes beyond the screen. */
   region: region.nullish(),
   /** Another client had the claim until now: screens that are open lose their input. */
   supersedes: z.boolean().optional(),
@@ -222,7 +222,7 @@ export const commands = {
     result: observation.extend({
       /** Commands and transfers of the desktop that are in flight. Agents before this field do not report it. */
       calls: z.int().min(0).optional(),
-      /** Of a desktop that runs. Agents before this field report no activity. */
+      /** Only for a desktop that runs. Agents before this field report no activity. */
       activity: guestActivity.optional(),
     }),
   },
@@ -253,7 +253,7 @@ export const commands = {
     payload: imageRef.extend({ template: desktopSpec.omit({ imageVersion: true }).optional() }),
     result: z.object({}),
   },
-  /** The host has the image, fetched where it lacked it. Its progress reports name the operation. */
+  /** The host has the image; it fetches the image if it lacks it. Its progress reports name the operation. */
   'image.ensure': { payload: z.object({ image: imageRef, desktopId: id, operationId: id }), result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
   'stream.open': {
@@ -262,8 +262,8 @@ export const commands = {
     result: z.object({}),
   },
   /**
-   * Keys and pointer, once: a call that is repeated does it again. Nothing is done where it is refused. Agents before this
-   * command do not report `input` in their facts.
+   * Keys and pointer, once: a repeated call does it again. A refused call does nothing. Agents before this command do not
+   * report `input` in their facts.
    */
   'input.perform': { payload: inputCommand, result: inputResult },
   /** The batch stops before its next event, and releases what it holds. Does nothing if there is none. */
@@ -323,7 +323,7 @@ export const commands = {
     result: z.object({ handoff, address: moveAddress.nullable() }),
   },
   /**
-   * Old host: everything was sent, to the address, or over a relay where the address is null. From then on a live desktop is
+   * Old host: everything was sent, to the address, or over a relay if the address is null. From then on a live desktop is
    * paused on both hosts.
    */
   'move.send': {

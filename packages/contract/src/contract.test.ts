@@ -1,4 +1,4 @@
-// Guarantee: what the doors accept and refuse is what the contract says.
+// Guarantee: the routes accept and refuse what the contract says.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {

@@ -40,7 +40,7 @@ export const guestEntry = z.object({
 })
 export type GuestEntry = z.infer<typeof guestEntry>
 
-/** Where a page of entries ended: a path’s bytes. */
+/** The last path of a page of entries, in bytes. */
 const after = z.base64url().max(2 * pathMaxLength)
 
 const inGuest = z.object({ desktopId: id, generation: z.int() })

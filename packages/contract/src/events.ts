@@ -5,7 +5,7 @@ import { time } from './desktops.ts'
 import { id } from './ids.ts'
 import { didYouMean } from './nearest.ts'
 
-/** Of an organisation: its desktops, operations, claims, wake locks, keys and webhooks, and what was left out. */
+/** Events of an organisation: its desktops, operations, claims, wake locks, keys and webhooks, and what was left out. */
 export const customerEventTypes = [
   'desktop.state',
   'desktop.moved',

@@ -90,7 +90,7 @@ export const execCommands = {
   },
   'exec.signal': { payload: one.extend({ signal: z.int().min(1).max(64) }), result: z.object({ exec: execReport }) },
   'exec.resize': { payload: one.extend({ size: terminalSize }), result: z.object({ exec: execReport }) },
-  /** It has ended, and nothing is kept of it. One that is not there is removed already. */
+  /** It has ended, and nothing is kept of it. If there is none, it is removed already. */
   'exec.remove': { payload: one, result: z.object({}) },
 } as const
 

@@ -6,9 +6,9 @@ import { uploadMaxBytes } from './uploads.ts'
 
 export const fileUrlMaxSecs = 24 * 3_600
 const fileUrlDefaultSecs = 3_600
-/** Of one desktop, that still open something. */
+/** How many usable URLs one desktop may have. */
 export const fileUrlsMax = 100
-/** Of one URL. Each is an entry in the audit log. */
+/** How often one URL may be used. Each use is an entry in the audit log. */
 export const fileUrlUsesMax = 10_000
 /** The newest that a list has. */
 export const fileUrlsListed = 200

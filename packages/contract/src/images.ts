@@ -19,7 +19,7 @@ export const sha256Hex = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 o
 /** An image server cannot fill a host: the largest image that can be registered. */
 export const maxImageBytes = 1024 ** 4
 
-/** Where an image lies: the URL of a folder on a web server, or the path of a folder on the hosts. */
+/** Where an image is: the URL of a folder on a web server, or the path of a folder on the hosts. */
 export const imageSource = z
   .string()
   .max(1_000)
@@ -42,7 +42,7 @@ export const imageRef = z.object({
   /** SHA-256 of its manifest, which has the SHA-256 of every other file. */
   digest: sha256Hex,
   source: imageSource,
-  /** Of all files together, without the manifest. */
+  /** The size of all files together, without the manifest. */
   bytes: z.int().min(1).max(maxImageBytes),
 })
 export type ImageRef = z.infer<typeof imageRef>

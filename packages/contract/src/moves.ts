@@ -15,11 +15,11 @@ export type MoveMode = z.infer<typeof moveMode>
 /** An opaque text of one host for the other: libvirt's cookies and XML, or what files there are. */
 export const handoff = z.string().max(1024 * 1024)
 
-/** Where a host lets moves in. */
+/** Where a host accepts moves. */
 export const moveAddress = z.object({ host: z.string().min(1).max(255), port: z.int().min(1).max(65_535) })
 export type MoveAddress = z.infer<typeof moveAddress>
 
-/** Of a channel that an agent dials back: the token that the replica expects. */
+/** The token that the replica expects on a channel that an agent dials back. */
 export const channelToken = z.string().regex(/^[\w-]{16,64}$/)
 
 /**

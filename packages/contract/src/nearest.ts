@@ -35,8 +35,8 @@ const abbreviates = (given: string, name: string): boolean => {
 }
 
 /**
- * The distance; a name that begins with the other one, or whose letters the given one leaves out, comes behind those that are
- * misspelt at one place.
+ * The distance; a name that begins with the other one, or whose letters the given one leaves out, comes after those with one
+ * misspelling.
  */
 function likeness(given: string, name: string, most: number): number {
   const [short, long] = given.length < name.length ? [given, name] : [name, given]

@@ -6,7 +6,7 @@ import type { ExecCommand } from './commands.ts'
 type Named = Pick<ExecCommand, 'command' | 'cwd'>
 
 const shownLength = 200
-/** Of the words that the guest's own shell adds. */
+/** A plain sentence, as the guest's own shell adds it. */
 const plainWords = /^[\p{L}\p{N} ,.'’()-]{1,200}$/u
 
 const shown = (name: string): string =>

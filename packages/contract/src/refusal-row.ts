@@ -2,7 +2,7 @@
 
 export interface RefusalRow {
   status: number
-  /** Sent as Retry-After, in seconds, where the exact request is safe to send again. */
+  /** Sent as Retry-After, in seconds, if the exact request is safe to send again. */
   retryAfterSecs?: number
   /** Retry-After is up to twice as long, by chance: many are refused at once, and must not return at once. */
   spreads?: true

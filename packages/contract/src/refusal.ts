@@ -6,7 +6,7 @@ import type { StreamClaim } from './streams.ts'
 interface Extra {
   /** On 400: the part of the request that is wrong. */
   field?: string
-  /** The desktop's state, where that is in the way. */
+  /** The desktop's state, if the state is the reason. */
   state?: DesktopState
   /** The claim that another client holds. */
   claim?: StreamClaim

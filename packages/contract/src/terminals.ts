@@ -17,7 +17,7 @@ export const attachInputMaxBytes = 256 * 1024
 export const attachAliveEveryMs = 5_000
 
 const { asleep, destroyed, revoked, hostLost, moved } = screenCloses
-/** Close codes, those of screens where they mean the same. 1000: the exec has ended, and `exit` was sent. */
+/** Close codes; the same as those of screens if they mean the same. 1000: the exec has ended, and `exit` was sent. */
 export const attachCloses = { asleep, destroyed, revoked, hostLost, moved, deleted: 4007 } as const
 
 const bytes = z

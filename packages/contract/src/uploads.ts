@@ -35,7 +35,7 @@ export const uploadCommand = target.extend({
 })
 export type UploadCommand = z.infer<typeof uploadCommand>
 export const uploadResult = z.object({
-  /** Of the temporary file; null if there is none. */
+  /** The size of the temporary file; null if there is none. */
   size: bytes.nullable(),
   /** `place` alone: it was moved into place now, or there is a file of that size already and no temporary one. */
   placed: z.enum(['now', 'before']).nullable(),

@@ -4,7 +4,7 @@ import { durationMs, listOf } from './bounds.ts'
 import { flag } from './desktops.ts'
 import { id } from './ids.ts'
 
-/** Of one desktop. One that nobody reads ends ten minutes later. */
+/** How many watches one desktop may have. A watch that nobody reads ends ten minutes later. */
 export const watchesMax = 16
 /** The folders below a recursive one. */
 export const watchedFoldersMax = 8_192

@@ -11,7 +11,7 @@ import { type DialTarget, defaultHandshakeTimeoutMs, defaultMaxFrameBytes, openS
 export interface Backoff {
   minMs: number
   maxMs: number
-  /** The longest wait after a 403, where only an operator can change the answer; a minute by default. */
+  /** The longest wait after a 403, which only an operator can change; a minute by default. */
   forbiddenMaxMs?: number
 }
 

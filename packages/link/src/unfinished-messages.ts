@@ -5,7 +5,7 @@ import { closeSocket } from './sockets.ts'
 
 /** Less is not counted: the number of connections bounds it. */
 const stepBytes = 16 * 1024
-/** Of a control frame from a client, beside its payload. */
+/** The head of a control frame from a client. */
 const controlHeadBytes = 6
 
 /** Holds bytes while they are kept; throws above a limit. */

@@ -25,7 +25,7 @@ export class UpgradeRefusal {
 
 export interface UpgradeRoute<Context> {
   path: (pathname: string) => boolean
-  /** Of one message; a longer one closes the socket before it is read. By default that of a link. */
+  /** The longest message; a longer one closes the socket before it is read. By default the limit of a link. */
   maxFrameBytes?: number
   /** Counts what a client has sent of messages that are not whole; throws above a limit. Absent for hosts. */
   hold?: (request: IncomingMessage, bytes: number) => Disposable

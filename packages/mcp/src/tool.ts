@@ -22,11 +22,11 @@ export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extend
   title: string
   description: string
   grant: Grant
-  /** Beside `desktop_id`, where the tool works on one desktop. */
+  /** In addition to `desktop_id`, if the tool works on one desktop. */
   input: Shape
   /** Turns what models write into what `input` says. */
   prepare?: Prepare
-  /** Of `data`. What is not known is left out. */
+  /** The shape of `data`. What is not known is left out. */
   output: Output
   /** Whether it works on one desktop: it takes `desktop_id` then. */
   onDesktop: boolean

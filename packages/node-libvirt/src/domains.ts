@@ -7,7 +7,7 @@ import type { DomainRef } from './protocol.ts'
 import { flagsOf, type Values, valuesOf } from './values.ts'
 
 export interface StatsOptions {
-  /** Of `statsGroup`. Balloon and block query every QEMU's monitor: one that hangs delays them all. */
+  /** Bits of `statsGroup`. Balloon and block query every QEMU's monitor: one that hangs delays them all. */
   groups: number
   /** Only these; by default all. */
   domains?: Domain[]

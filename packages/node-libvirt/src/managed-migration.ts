@@ -9,7 +9,7 @@ import type { DomainRef, TypedParam } from './protocol.ts'
 import { textParams } from './values.ts'
 
 export interface MigrationRoute {
-  /** Of `migrateFlag`, the same on both sides. `changeProtection` is added for the source. */
+  /** Bits of `migrateFlag`, the same on both sides. `changeProtection` is added for the source. */
   flags: number
   /** The domain's name, which is the same on both sides. */
   name: string

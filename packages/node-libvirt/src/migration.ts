@@ -4,7 +4,7 @@ import type { TypedParam } from './protocol.ts'
 import { textParams } from './values.ts'
 
 export interface Migration {
-  /** Of `migrateFlag`; `peer2peer` is added. */
+  /** Bits of `migrateFlag`; `peer2peer` is added. */
   flags: number
   /**
    * Where the destination's QEMU listens: `tcp://<address>`, or `unix://<path>` of a socket that both hosts see. Use an

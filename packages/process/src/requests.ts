@@ -23,13 +23,13 @@ export interface Response {
   body: IncomingMessage
 }
 
-/** The server did not speak HTTP as it is asked for here. */
+/** The server's response is not the HTTP that this client accepts. */
 export class BadResponse extends Error {
   override readonly name = 'BadResponse'
 }
 
 const maxHeaderBytes = 16_384
-/** Of statuses before the real one, such as 103. */
+/** How many statuses may come before the final one, such as 103. */
 const maxInterimResponses = 16
 
 /** The head of the response, and its body as it comes. Rejects with the signal's reason as soon as that is aborted. */

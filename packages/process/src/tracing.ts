@@ -13,7 +13,7 @@ export interface TracingOptions {
   service: string
   /** Which one of several. */
   instance: string
-  /** The share of traces that is recorded where they begin, from 0 to 1. */
+  /** The share of the traces beginning here that is recorded, from 0 to 1. */
   share: number
   /** Whether the share applies to requests with a traceparent, too: their senders are no programs of ours. */
   foreignParents: boolean

@@ -15,7 +15,7 @@ export interface LocalTerminal {
 }
 
 interface Joining extends LocalTerminal {
-  /** Of the first byte that is shown. */
+  /** The offset of the first byte that is shown. */
   offset: number
   signal: AbortSignal
 }

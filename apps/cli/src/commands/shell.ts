@@ -9,7 +9,7 @@ import { joinTerminal, type LocalTerminal } from './join-terminal.ts'
 const detachHint = 'Ctrl-] leaves it running'
 /** A login shell, the better one if there are two. */
 const loginShell = ['/bin/sh', '-c', 'command -v bash >/dev/null && exec bash -l; exec sh -l']
-/** Of what was shown before, so much is shown again. */
+/** How much of the earlier output is shown again. */
 const shownAgainBytes = 64 * 1024
 
 /** Adds the commands. */

@@ -113,7 +113,7 @@ export function outcome({ id, desktop_id, kind, state, result, error, progress }
   return `${desktop_id} is ${result.desktop_state} after ${after}${from}${unready}${deferred} (generation ${result.generation})\n`
 }
 
-/** Where it is more than where the guest came from. */
+/** Only for paths that mean more than where the guest came from. */
 const byPath: { [P in NonNullable<NonNullable<OperationJson['result']>['path']>]?: string } = {
   warm: 'resumed from a warm copy of its memory',
   template: 'began with a template of its image',

@@ -23,7 +23,7 @@ export interface Facts {
   memoryMiB: number
   /** Its clock minus ours, in seconds, and by how much that may be wrong. */
   clock: { offsetSecs: number; errorSecs: number }
-  /** Of an agent that is there: the id in its identity, and whether its unit runs. */
+  /** An agent that is there: the id in its identity, and whether its unit runs. */
   agent: { hostId?: string; installationId?: string; hasSettings: boolean; active: boolean }
 }
 

@@ -7,11 +7,11 @@ import { pipeline } from 'node:stream/promises'
 import { CliError } from '../failures.ts'
 
 export interface PayloadFile {
-  /** Where it is here. */
+  /** Its path on this machine. */
   source: string
   /** Below the folder that is made on the host; as in a clone. */
   path: string
-  /** Where the installer puts it. A copy that is there need not be sent. */
+  /** The path where the installer puts it. A copy that is there need not be sent. */
   installed?: string
   mode: string
   bytes: number

@@ -1,5 +1,5 @@
-// Whether a machine reaches the control plane: TCP from that machine, with its resolver and routes; TLS and HTTP spoken here
-// on that connection, with the authorities that an agent there trusts. Nothing is installed for it.
+// Whether a machine reaches the control plane: TCP from that machine, with its resolver and routes; TLS and HTTP run here, over
+// that connection, with the authorities that an agent there trusts. Nothing is installed for it.
 import { type ClientRequestArgs, request as httpRequest } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { connect as connectTls, rootCertificates } from 'node:tls'

@@ -9,7 +9,7 @@ export interface Step {
   detail?: string
 }
 
-/** Of one host. */
+/** The report of one host. */
 export interface Report {
   target: string
   host_id: string | null

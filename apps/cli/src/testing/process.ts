@@ -1,5 +1,5 @@
-// Runs the command line for tests: as a process of its own, or in this one where that makes no difference. A process takes a
-// third of a second of processor time.
+// Runs the command line for tests: as a process of its own, or in this one if that makes no difference. A process takes a third
+// of a second of processor time.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -13,7 +13,7 @@ export interface SeenRequest {
 export interface Answer {
   status?: number
   headers?: Record<string, string>
-  /** Sent as it is, or as JSON where it is an object. */
+  /** Sent as it is, or as JSON if it is an object. */
   body?: string | Uint8Array | object
 }
 

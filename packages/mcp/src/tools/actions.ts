@@ -179,7 +179,7 @@ function chordOf(text: string): string[] {
   return keys.length === 1 && parts.length > 1 && parts.every((part) => keyNamed(part)) ? parts : keys
 }
 
-/** A model writes letters in capitals, and names Shift where it means it. */
+/** A model writes letters in capitals, and names Shift if it means it. */
 const inLowerCase = (keys: string[]): string[] =>
   keys.length > 1 ? keys.map((key) => (/^[A-Z]$/.test(key) ? key.toLowerCase() : key)) : keys
 
@@ -218,7 +218,7 @@ const pressing =
 
 const move: Read = (fields) => [{ type: 'move', ...fields.requiredPlace(), ...fields.hold() }]
 
-/** Without a place to begin at, from where the pointer is. */
+/** If no start is given, the drag begins at the pointer's position. */
 const drag: Read = (fields) => {
   const button = buttonOf(fields) as 'left' | undefined
   const pressed = button && { button }

@@ -1,4 +1,4 @@
-// Tools for desktops as such: which there are, and their lives.
+// Tools for desktops as such: list, create, wake, hibernate and destroy.
 import { type Client, type DesktopJson, DormouseError } from '@dormouse/client'
 import { z } from 'zod'
 import { type Call, tool } from '../tool.ts'

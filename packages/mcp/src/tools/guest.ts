@@ -5,7 +5,7 @@ import { type ExecStateJson, InvalidRequestError, type RunJson } from '@dormouse
 import { z } from 'zod'
 import { tool } from '../tool.ts'
 
-/** Of each of stdout and stderr: an agent reads all that it is given. */
+/** How much of stdout and of stderr is shown: an agent reads all that it gets. */
 const shownChars = 16_384
 const readMaxBytes = 65_536
 const longestSecs = 86_400
@@ -144,7 +144,7 @@ function endOf({ exit_code, signal, stdout, stderr, dropped_bytes: dropped, ...c
   return parts.filter(Boolean).join('\n')
 }
 
-/** Of a long one its beginning and its end: the error stands there, and the result. */
+/** If it is long, its beginning and its end: there the error is, and the result. */
 function outputOf(name: string, text: string, truncated: boolean): string {
   if (text === '') return ''
   const note = truncated ? ' (only its beginning and its end; write it to a file to read all of it)' : ''

@@ -1,6 +1,6 @@
 /**
- * For tests: a daemon on a unix socket, made of the same codecs. Answers with what it is told, and can do what a real
- * one does on a bad day: hang, drop, answer late, speak before its reply, fall silent, stop reading.
+ * For tests: a daemon on a unix socket, made of the same codecs. It replies as the test sets it, and can do all that a failing
+ * one does: hang, drop the connection, reply late, send something before its reply, send nothing, stop reading.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'

@@ -69,7 +69,7 @@ export class RawServer implements AsyncDisposable {
     return `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}/`
   }
 
-  /** Of connections that this side has not closed. */
+  /** The number of connections that this side has not closed. */
   get open(): number {
     return this.#sockets.size
   }
