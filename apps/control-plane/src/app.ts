@@ -137,7 +137,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   parts.wings.customerRoutes(scope, parts)
 }
 
-/** For agents that speak the Model Context Protocol: customers, with a protocol of their own. */
+/** For agents that use the Model Context Protocol: customers, with a protocol of their own. */
 function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)

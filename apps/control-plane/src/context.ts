@@ -24,7 +24,7 @@ import { reconcilers } from './reconcilers.ts'
 import { reportHandlers } from './report-handlers.ts'
 import { Telemetry } from './telemetry/telemetry.ts'
 
-/** How long a stop waits for requests in flight. One that takes longer, such as an exec, is aborted. */
+/** How long a stop waits for requests in flight. A request that takes longer, such as an exec, is aborted. */
 const drainMs = 3_000
 
 export interface ControlPlane extends Modules, Pick<ClientLimits, 'connections' | 'heldBytes'> {

@@ -1,5 +1,5 @@
-// Carries drains on: looks at each again and again, begins what may begin, and stores what became of it. Everything that it
-// needs is in the database, so that a later leader goes on where this one was.
+// Runs drains: looks at each again and again, begins what may begin, and stores the results. Everything that it needs is in the
+// database, so that a later leader continues from there.
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
@@ -52,7 +52,7 @@ export class DrainRunner {
     for (const id of await store.liveIds(this.#options.pool)) void this.look(id)
   }
 
-  /** Looks at one drain, or once more where it is being looked at. Resolves when that is done; never rejects. */
+  /** Looks at one drain, or once more if it is being looked at. Resolves when that is done; never rejects. */
   look(id: string): Promise<void> {
     const before = this.#looking.get(id)
     if (before) {
@@ -103,7 +103,7 @@ export class DrainRunner {
   }
 
   /**
-   * Of those that may begin, as many as there are free slots, and only if another host has room. If nothing else could
+   * Chooses as many of those that may begin as there are free slots, and only if another host has capacity. If nothing could
    * change that, the others are blocked. Notes in `judged` why they wait.
    */
   async #choose(view: View, judged: Judged): Promise<Ready[]> {

@@ -72,11 +72,11 @@ export function after(before: Tried, { kind, errorCode, from }: Outcome): Tried 
   if (errorCode === 'superseded') return tried
   const failures = tried.failures + 1
   const live = kind === 'move' && from === 'awake' && !tried.cold
-  // Its guest may write faster than the transfer carries. A host that cannot be reached, or has no room, is another matter.
+  // Its guest may write faster than the transfer is. A host that cannot be reached, or has no capacity, is another matter.
   const givesUpLive = live && !isForWantOfHost(errorCode) && failures >= mostLiveFailures
   return givesUpLive ? { ...tried, failures: 0, cold: true } : { ...tried, failures }
 }
 
-/** No host could be reached that has room: this says nothing of whether the desktop moves live. */
+/** No reachable host has capacity: that does not show whether the desktop can move live. */
 const isForWantOfHost = (code: RefusalCode): boolean =>
   code === 'host_unreachable' || factsOf(code).retried === 'while_hosts_return'

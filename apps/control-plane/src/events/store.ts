@@ -66,7 +66,7 @@ export async function noteSettled(db: Db, settled: number): Promise<void> {
 
 export interface EventQuery {
   limit: number
-  /** Of one organisation alone. By default those of all, and those for operators. */
+  /** Only the events of one organisation. By default those of all, and those for operators. */
   orgId?: string | undefined
   hostId?: string | undefined
   desktopId?: string | undefined

@@ -1,7 +1,7 @@
 // How a short command ends: its timeout, and the refusal that shows what it had printed by then.
 import { type ExecBody, type ExecJson, execTimeoutDefaultSecs, execTimeoutMaxSecs, refuse } from '@dormouse/contract'
 
-/** Of each stream, in a problem. */
+/** How much of each stream a problem contains. */
 const shownBytes = 64 * 1024
 
 export const shortTimeoutSecs = ({ timeout_secs }: Pick<ExecBody, 'timeout_secs'>): number =>

@@ -32,7 +32,7 @@ export interface ExecsOptions {
 type ExecName = Extract<CommandName, `exec.${string}`>
 type Own<N extends ExecName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
 
-/** Of one request. */
+/** What one request brings. */
 export interface Asking {
   caller: Customer
   desktopId: string
@@ -49,7 +49,7 @@ export interface ExecPart {
 
 export interface ExecOutput {
   exec: ExecStateJson
-  /** Of the first of the bytes. */
+  /** The offset of the first byte. */
   offset: number
   bytes: Buffer
   /** Whether these are the last bytes of the stream. */

@@ -119,7 +119,9 @@ export class FileUrls {
     return row
   }
 
-  /** Counts a use, before its first byte. Of two at once with the same URL for one use, one gets `url_gone`. */
+  /**
+   * Counts a use, before its first byte. If two requests at once have the same URL for one use, one of them gets `url_gone`.
+   */
   async spend({ id, desktopId, madeBy, method }: FileUrlRow, address: string): Promise<void> {
     const { pool, principals, failpoints } = this.#options
     try {

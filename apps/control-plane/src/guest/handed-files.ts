@@ -16,7 +16,9 @@ import type { FileUrls } from './file-urls.ts'
 import { sendPart, versionIn } from './part-response.ts'
 import type { Guests } from './service.ts'
 
-/** Of one desktop at one replica: a guest has four, and its owner must not wait for other people's slow connections. */
+/**
+ * For each desktop and replica: a guest has four transfers, and its owner must not wait for other people's slow connections.
+ */
 const transfersAtOnce = 2
 
 const params = z.object({ url: z.string(), token: z.string() })

@@ -9,7 +9,7 @@ export function versionIn(ifRange: string | string[] | undefined): string | null
   return /^"([\w.-]{1,100})"$/.exec(String(ifRange))?.[1] ?? 'none'
 }
 
-/** 206 with the part, or 200 where it is the whole file: of another version than the client has, or as it was asked for. */
+/** 206 with the part, or 200 with the whole file: because the client has another version, or requested all of it. */
 export function sendPart(
   reply: FastifyReply,
   { head, bytes }: FilePart,

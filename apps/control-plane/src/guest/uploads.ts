@@ -114,7 +114,7 @@ export class Uploads {
     return toJson(row, row.length!, true)
   }
 
-  /** Adds a part, and places the file where it was the last one. What the guest's file system refuses ends the upload. */
+  /** Adds a part, and places the file if it was the last one. What the guest's file system refuses ends the upload. */
   async append(request: UploadRequest, id: string, part: Part): Promise<UploadJson> {
     const row = await this.#find(request, id)
     try {

@@ -75,7 +75,7 @@ export class Watches {
     await this.#awake.require(caller, desktopId)
   }
 
-  /** Ends it in the guest. One that nobody reads ends by itself. */
+  /** Ends it in the guest. A watch that nobody reads ends by itself. */
   async end(asking: Asking, watched: Watched, cursor: string): Promise<void> {
     await this.#ask(asking, 'watch.remove', { watchId: parseCursor(cursor, watched).watchId })
   }

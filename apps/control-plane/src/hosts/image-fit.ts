@@ -9,7 +9,7 @@ const gib = 1024 ** 3
 /** A host keeps this much free for the guests that run already. */
 const reserveGiB = 1
 
-/** Of a registered image, the name is not enough: another content may lie in a folder of that name. */
+/** For a registered image, the name is not enough: a folder of that name may have other content. */
 export function hasImage({ images, digests }: Host, { image, registered }: Request): boolean {
   if (!registered) return images.includes(image)
   const name = imageFolderName(registered)

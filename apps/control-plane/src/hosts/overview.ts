@@ -80,7 +80,10 @@ function count(host: Candidate | undefined, { memoryMiB, vcpus, diskGiB }: Place
   host.heldDiskGiB += diskGiB
 }
 
-/** One that is not quarantined; then one that has the image before one that fetches it; then the one with more memory. */
+/**
+ * A host that is not quarantined comes first; then one that has the image before one that fetches it; then the one with more
+ * memory.
+ */
 function isBetter(a: Candidate, b: Candidate, request: PlacementRequest): boolean {
   if (a.quarantined !== b.quarantined) return b.quarantined
   const order = Number(hasImage(a, request)) - Number(hasImage(b, request))

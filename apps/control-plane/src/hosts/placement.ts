@@ -72,7 +72,7 @@ export function requireHost(host: Candidate | undefined, request: PlacementReque
 const codeOf = (unhealthy: Candidate[], otherwise: RefusalCode = 'no_host'): RefusalCode =>
   unhealthy.some((host) => host.ailsLately) ? 'host_unreachable' : otherwise
 
-/** What the host lacks for the desktop, in words; undefined if it has room. */
+/** What the host lacks for the desktop, in words; undefined if it lacks nothing. */
 function shortage(host: Candidate, request: PlacementRequest): string | undefined {
   const memory = host.memoryMiB - host.heldMemoryMiB
   if (memory < request.memoryMiB)

@@ -17,8 +17,9 @@ export async function reserve(db: Db, hostId: string, request: PlacementRequest)
 }
 
 /**
- * The same where the host is healthy, not cordoned, and has that much memory and processors free; fails as a guard otherwise. Its
- * conditions are those of `requireHost`, and a desktop on a cordoned host wakes elsewhere if it can. Send it behind `lockPlacements`.
+ * The same if the host is healthy, not cordoned, and has that much memory and processors free; fails as a guard otherwise. Its
+ * conditions are those of `requireHost`, and a desktop on a cordoned host wakes elsewhere if it can. Send it behind
+ * `lockPlacements`.
  */
 export async function reserveWhereFree(
   db: Db,
@@ -57,7 +58,7 @@ export async function reserveArrival(db: Db, hostId: string, request: PlacementR
 }
 
 /**
- * The move is decided: what the desktop held on the old host is free, and it holds what was reserved on the new one. False where
+ * The move is decided: what the desktop held on the old host is free, and it holds what was reserved on the new one. False if
  * the new host was removed or lost meanwhile, with what was reserved there.
  */
 export async function arrive(db: Db, desktopId: string, hostId: string): Promise<boolean> {

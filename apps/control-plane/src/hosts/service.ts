@@ -144,7 +144,7 @@ export class Hosts {
     return this.#chosen(request.only, request, reservations.reserve, run)
   }
 
-  /** The same for a desktop that moves: to this host, or to the best one. What it holds where it is stays reserved. */
+  /** The same for a desktop that moves: to this host, or to the best one. What it holds on its present host stays reserved. */
   placeAway<T>(
     to: string | null,
     request: store.PlacementRequest & Required<Pick<store.PlacementRequest, 'leaving'>>,
@@ -222,8 +222,8 @@ export class Hosts {
   }
 
   /**
-   * Decides on an epoch above the database's that the host reports. It is `believed` once for each host. After that, or where
-   * it is not credible, commands to the host are `withheld`. `again`: they were withheld because of this epoch before.
+   * Decides on an epoch above the database's that the host reports. It is `believed` once for each host. After that, or if it
+   * is not credible, commands to the host are `withheld`. `again`: they were withheld because of this epoch before.
    */
   async hearEpoch(
     tx: Db,
@@ -355,7 +355,7 @@ async function findPresent(db: Db, idOrName: string): Promise<store.NamedHost> {
   return !host || host.removedAt ? store.unknown() : host
 }
 
-/** Refuses for now where the agent or this control plane has just restarted: the link will be back in a moment. */
+/** Refuses for now if the agent or this control plane has just restarted: the link will be back in a moment. */
 async function requireSilence(db: Db, hostId: string | null): Promise<void> {
   if (await store.heardLately(db, hostId))
     throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')

@@ -113,7 +113,7 @@ export interface Heard {
  * removed. The rows are locked in the order of their ids: every replica writes the same ones.
  */
 export async function heard(db: Db, said: Heard[]): Promise<(Standing | undefined)[]> {
-  // Of two messages of one host, the later one counts.
+  // If one host has sent two messages, the later one counts.
   const latest = new Map(said.map(({ id, facts }) => [id, facts]))
   const { rows } = await db.query<Standing & { id: string }>({
     name: 'hosts-heard',

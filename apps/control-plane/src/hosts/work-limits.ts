@@ -1,7 +1,7 @@
 // How many operations may be in flight on each host, from what the hosts report. Knows no operation.
 import type { HostFacts } from '@dormouse/contract'
 
-/** Of a host that this replica has not heard. */
+/** The limit of a host that has reported none to this replica. */
 const unheard = 8
 /** Whatever a host reports. */
 const [least, most] = [4, 64]

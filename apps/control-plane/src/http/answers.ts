@@ -9,7 +9,7 @@ export interface Answer {
   what: string
   /** Headers of its own, by name, each with what it says. */
   headers?: Record<string, string>
-  /** The media type, or each that it may have, where the body is bytes and not JSON. */
+  /** The media type, or each that it may have, if the body is bytes and not JSON. */
   bytes?: string | readonly string[]
   /** The media type of a stream of text that the route answers beside JSON. */
   stream?: string

@@ -1,5 +1,5 @@
-// A request body as raw bytes, bounded in size and in the time it may make no progress. The request is not destroyed where
-// the sink ends early: the client must still get its response.
+// A request body as raw bytes, bounded in size and in the time it may make no progress. The request is not destroyed if the
+// sink ends early: the client must still get its response.
 import type { IncomingMessage } from 'node:http'
 import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -35,7 +35,7 @@ export class BoundedBody {
         this.#count(chunk, done)
       },
     })
-    // The pipeline reports it. One whose sink is closed already does not listen.
+    // The pipeline reports it, but does not listen if its sink is closed already.
     meter.on('error', () => undefined)
     const stall = setTimeout(() => meter.destroy(stalled()), this.#bounds.stallMs)
     const failed = () => {

@@ -39,7 +39,7 @@ test('where everybody has shown a credential, the oldest of the one that holds m
   for (const each of many) connections.countByCredential(each, 'b')
   connect()
   expect(gone).toEqual([many[0]!.socket])
-  // From here on strangers have one place, for which they give way to each other.
+  // From here on, unauthenticated clients have one place, and each new one displaces the last.
   const next = connect()
   expect(gone.length).toBe(2)
   expect(gone).not.toContain(next)

@@ -75,7 +75,7 @@ function serve(app: App, url: string, type: string, read: () => string): void {
   })
 }
 
-/** Beside the program where it is bundled, else in the package they come from. */
+/** Next to the program if it is bundled, else in the package that they come from. */
 function assetFolder(): string {
   const bundled = fileURLToPath(new URL('./docs/', import.meta.url))
   if (existsSync(bundled)) return bundled

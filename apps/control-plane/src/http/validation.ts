@@ -7,7 +7,7 @@ interface Issue {
   expected?: string
   values?: unknown[]
   keys?: string[]
-  /** Of a union: the values of its constant field, or what is wrong by each option. */
+  /** For a union: the values of its constant field, or what is wrong by each option. */
   options?: unknown[]
   errors?: { expected?: string }[][]
   format?: string

@@ -16,7 +16,7 @@ const longestHeadMs = 20_000
 const longestRequestMs = 60_000
 
 export interface WaitingRoom {
-  /** Where it listens, also when the port was left to the system. */
+  /** The port that it listens on, also if the system chose it. */
   port: number
   close(): Promise<void>
 }

@@ -20,7 +20,7 @@ export interface Facts {
   enabled: boolean
   /** Whether an operation is in progress, or waits. */
   busy: boolean
-  /** How long ago each was, where that is stored. The end of wake locks may be ahead, and is negative then. */
+  /** How long ago each was, if that is stored. The end of wake locks may be in the future, and is negative then. */
   ages: Partial<Record<ActivityClass | 'wake_lock', number>>
   locks: readonly { name: string; reason: string; leftMs: number }[]
   wokeAgoMs: number | null

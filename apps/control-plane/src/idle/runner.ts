@@ -175,5 +175,5 @@ export class IdleRunner {
 }
 
 const minLookMs = 1_000
-/** Of the operations that may be in flight on a host: the rest is for callers. */
+/** The share of a host's operations in flight that this may use: the rest is for callers. */
 const shareOfHost = 0.25

@@ -26,7 +26,7 @@ export interface IdleRow {
 
 const ago = (time: string) => `(extract(epoch from clock_timestamp() - ${time}) * 1000)::float8`
 
-/** Of these desktops, those that exist. In a transaction that has locked them, nothing changes what it reads of the database. */
+/** Reads those of these desktops that exist. In a transaction that has locked them, nothing changes what it reads. */
 export async function readIdle(db: Db, ids: readonly string[]): Promise<IdleRow[]> {
   interface Read extends Omit<IdleRow, 'policy' | 'locks' | 'timeoutMs'> {
     timeoutSecs: number

@@ -22,7 +22,7 @@ export class Offers {
     this.#options = options
   }
 
-  /** Of desktops that are created without one. */
+  /** The image of desktops that are created without one. */
   get defaultImage(): string {
     return this.#options.defaultImage
   }

@@ -1,4 +1,5 @@
-// The registry of images: what a name means, and where hosts fetch it. Knows hosts only by what the wiring hands it.
+// The registry of images: what a name means, and where hosts fetch it. Knows only those functions of hosts that the wiring
+// passes in.
 import {
   type AddImageBody,
   type HostImageJson,
@@ -32,7 +33,7 @@ export interface HostWithImages {
   isOpen: boolean
 }
 
-/** Of desktops that begin with a template of that image. */
+/** The size of desktops that begin with a template of that image. */
 interface TemplateSize {
   image: string
   memoryMiB: number
@@ -45,7 +46,7 @@ export interface ImagesOptions {
   links: Links
   /** The hosts that are neither lost nor removed. */
   hosts: () => Promise<HostWithImages[]>
-  /** Of most new desktops: for these, hosts make templates of the images that they fetch ahead of need. */
+  /** The size of most new desktops: for it, hosts make templates of the images that they fetch in advance. */
   usualSize: { vcpus: number; memoryMiB: number; diskGiB: number }
   log: Log
 }
@@ -172,7 +173,7 @@ export class Images {
     await Promise.all(asking)
   }
 
-  /** Of one image at a time: a host makes them one after the other. */
+  /** Requests a template of one image at a time: a host makes them one after the other. */
   async #askForTemplate(host: HostWithImages, wanted: store.ImageRow[]): Promise<void> {
     const { usualSize } = this.#options
     if (!host.isOpen || host.templates === null) return

@@ -1,5 +1,5 @@
-// Batches of input to awake desktops. A batch borrows the claim `control` while it runs. One with an Idempotency-Key is written
-// down before it is sent, so that it is done at most once. Any replica with a link to the host can serve it.
+// Batches of input to awake desktops. A batch borrows the claim `control` while it runs. A batch with an Idempotency-Key is
+// stored before it is sent, so that it is done at most once. Any replica with a link to the host can serve it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type CommandPayload,

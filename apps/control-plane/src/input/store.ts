@@ -73,7 +73,7 @@ export async function giveUp(db: Db, { desktopId, key }: BatchKey): Promise<void
   )
 }
 
-/** Of batches that run on this replica. */
+/** Renews the rows of batches that run on this replica. */
 export async function renew(db: Db, ids: readonly string[]): Promise<void> {
   await db.query(`update input_batches set alive_until = ${aliveFrom} where id = any($1) and state = 'running'`, [ids])
 }

@@ -47,7 +47,7 @@ export class Leadership extends EventEmitter<Events> {
   #term: OwnTerm | undefined
   #contending: Promise<void> | undefined
   #leaderKnown = false
-  /** Where agents and other replicas reach this one. */
+  /** The address at which agents and other replicas reach this one. */
   #url = ''
 
   constructor(options: LeadershipOptions) {

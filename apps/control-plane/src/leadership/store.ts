@@ -98,7 +98,7 @@ export interface OtherHolder {
  * Ends the sessions that block a take-over: the open transactions and the advisory lock of a frozen leader. Three limits:
  *
  * - only while the lease has expired, so that a leader that has just begun is left alone;
- * - only in this database: locks are listed for the whole server, where other installations use the same numbers;
+ * - only in this database: locks are listed for the whole server, and other installations use the same numbers;
  * - only sessions with our names. Sessions of other programs are returned in `others`, to be logged.
  */
 export async function endBlockers(db: Db): Promise<{ ended: number; others: OtherHolder[] }> {
@@ -156,8 +156,8 @@ export async function raiseAbove(db: Db, seen: number): Promise<void> {
 }
 
 /**
- * The fence: every mutating transaction begins with it. It locks the row of leadership; where this replica no longer leads
- * there is no row, and the division fails. So the statements behind it, which may have been sent already, fail too.
+ * The fence: every mutating transaction begins with it. It locks the row of leadership; if this replica no longer leads, there
+ * is no row, and the division fails. So the statements behind it, which may have been sent already, fail too.
  */
 export const fenceStatement = (epoch: number, replicaId: string) => ({
   name: 'leadership-fence',

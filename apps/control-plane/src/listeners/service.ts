@@ -33,7 +33,7 @@ interface Listener extends Listening {
 }
 
 const pageEvents = 200
-/** Of the log, that one page looks at. */
+/** How many parts of the log one page looks at. */
 const partsOfPage = 20
 const checkEveryMs = 1_000
 

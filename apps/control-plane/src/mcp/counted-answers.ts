@@ -5,7 +5,7 @@ import type { JSONRPCMessage, McpServer } from '@modelcontextprotocol/server'
 /** JSON-RPC leaves these codes to servers. */
 const refused = -32_000
 
-/** `hold` is called with the bytes of each answer. One that it refuses is replaced by the reason, which is short. */
+/** `hold` is called with the bytes of each answer. If it refuses an answer, the reason is sent instead, which is short. */
 export function countAnswers(server: McpServer, hold: (bytes: number) => void): McpServer {
   const connect = server.connect.bind(server)
   server.connect = (transport) => {

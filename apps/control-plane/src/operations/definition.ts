@@ -105,8 +105,9 @@ export interface OperationDefinition<I = object, F = Findings> {
   /** The last step: writes the new state in the transaction that settles the operation. */
   succeeded(tx: Db, context: SettleContext<I, F>): Promise<unknown>
   /**
-   * The same where the commit is sent right behind. Sends all statements before it waits for the first, the one that locks what
-   * the operation acts on before the others. One fails as a guard if the state does not allow it; `succeeded` then runs.
+   * The same, if the commit is sent right behind. Sends all statements before it waits for the first; the statement that locks
+   * what the operation acts on comes first. If the state does not allow it, a statement fails as a guard; `succeeded` then
+   * runs.
    */
   succeededAtOnce?(tx: Db, context: SettleContext<I, F>): Promise<unknown>
   /** What the operation answers once it has succeeded. */

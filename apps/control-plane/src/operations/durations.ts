@@ -3,10 +3,10 @@ import type { Db } from '../db/pool.ts'
 
 /** Undefined if no such operation succeeded lately. */
 export interface Durations {
-  /** Of moves of desktops that are awake, and of hibernations, by the memory of the desktop. */
+  /** The duration of moves of desktops that are awake, and of hibernations, by the memory of the desktop. */
   liveMoveSecsPerGiB: number | undefined
   hibernateSecsPerGiB: number | undefined
-  /** Of a move of a desktop that sleeps. */
+  /** The duration of a move of a desktop that sleeps. */
   coldMoveSecs: number | undefined
 }
 

@@ -63,7 +63,7 @@ export class Engine {
     options.leadership.on('led', (term) => void inLane('work', () => this.#adopt(term)))
   }
 
-  /** Begins an operation in the transaction that accepts it, where it need not wait. */
+  /** Begins an operation in the transaction that accepts it, if it need not wait. */
   open(operation: NewOperation): Opened | undefined {
     return open(operation, this.#definition(operation), this.#options.queue)
   }
@@ -86,7 +86,7 @@ export class Engine {
     this.#options.observer.settled(row)
   }
 
-  /** A request waits behind this operation, or it is no longer wanted: it is undone where that is possible still. */
+  /** A request waits behind this operation, or it is no longer wanted: it is undone if that is still possible. */
   giveWay(id: string, follower?: string): void {
     const running = this.#running.get(id)
     if (!running) return
@@ -145,7 +145,7 @@ export class Engine {
         if (ids.length > 0) log.info({ count: ids.length, epoch: term.epoch }, 'resuming operations')
         while (ids.length > 0) {
           for (const row of await store.liveOf(pool, ids.splice(0, readAtOnce))) {
-            // One that still runs in an earlier term holds up no other.
+            // An operation that still runs in an earlier term delays no other.
             const ended = this.#running.get(row.id)?.done
             if (ended) void ended.then(() => start(row))
             else start(row)
@@ -189,7 +189,7 @@ export class Engine {
       .then((first) => first && this.accept(first, term))
   }
 
-  /** One that does not fit its definition is left as it is: a destroy ends it. */
+  /** An operation that does not fit its definition is left as it is: a destroy ends it. */
   #read(row: OperationRow): Running['row'] | undefined {
     try {
       return read(this.#definition(row), row)
@@ -200,7 +200,7 @@ export class Engine {
     }
   }
 
-  /** Of an earlier leader: what it waits behind runs here and begins it, or has settled. */
+  /** From an earlier leader: the operation that it waits behind runs here and begins it, or has settled. */
   #waitsBehind(id: string, behind: string, term: Term): void {
     if (this.#running.has(behind)) this.giveWay(behind, id)
     else void this.#beginNext(behind, term)
@@ -286,8 +286,8 @@ export class Engine {
   }
 
   /**
-   * Waits until the operation may do its work where its next step does it. That takes none of its own time. Answers why it
-   * failed if it has waited too long; one that has begun waits without a limit.
+   * Waits until the operation may do its work, if its next step does it. That takes none of its own time. Returns why it failed
+   * if it has waited too long; an operation that has begun waits without a limit.
    */
   async #waitForSlot(running: Running): Promise<Failure | undefined> {
     const { row, signal, slot, acceptedAt } = running

@@ -1,5 +1,5 @@
-// Begins an operation in the transaction that accepts it, where it need not wait. That saves the commit of its first mark, and
-// for a wake also that of its placement.
+// Begins an operation in the transaction that accepts it, if it need not wait. That saves the commit of its first mark, and for
+// a wake also that of its placement.
 import { type Findings, nextStep, type Opening, type OperationDefinition } from './definition.ts'
 import type { Begun, NewOperation } from './store.ts'
 import type { Slot, WorkQueue } from './work-queue.ts'
@@ -11,7 +11,7 @@ export interface Opened {
   write: Opening<Findings>['write']
 }
 
-/** Undefined if the operation must wait, or where its first step cannot run in that transaction. */
+/** Undefined if the operation must wait, or if its first step cannot run in that transaction. */
 export function open(operation: NewOperation, definition: OperationDefinition, queue: WorkQueue): Opened | undefined {
   const first = definition.steps[0]!
   const input = definition.input.parse(operation.input)

@@ -13,12 +13,12 @@ export interface Running {
   term: Term
   abort: AbortController
   signal: AbortSignal
-  /** Aborted with a refusal where a request waits behind the operation, and it can still be undone. */
+  /** Aborted with a refusal if a request waits behind the operation, and it can still be undone. */
   yields: AbortController
   deadline: number
   /** For an operation of an earlier term: until then a missing host may still be reconnecting. */
   hostsDueAt: number
-  /** Where it may do its work; undefined while it waits. */
+  /** The slot in which it may do its work; undefined while it waits. */
   slot: Slot | undefined
   done: Promise<void>
   /** The step that is stored as the one begun last. */

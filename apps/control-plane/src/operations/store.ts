@@ -40,8 +40,8 @@ export interface OperationRow<I = object, F = object> {
   requestId: string | null
   fingerprint: Buffer | null
   /**
-   * Until its deadline, at the time of reading, by the database's clock, which all replicas share. One that has not begun
-   * has all of its time left: the first mark moves the deadline.
+   * Until its deadline, at the time of reading, by the database's clock, which all replicas share. An operation that has not
+   * begun has all of its time left: the first mark moves the deadline.
    */
   leftMs: number
   /** Since its acceptance, as above. */

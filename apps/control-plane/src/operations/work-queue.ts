@@ -39,7 +39,7 @@ interface Waiting {
   place: string
   /** Its number in its line. */
   number: number
-  /** By the monotonic clock; infinite where it waits without a limit. */
+  /** By the monotonic clock; infinite if it waits without a limit. */
   until: number
   take(slot: Slot): void
   fail(error: Error): void

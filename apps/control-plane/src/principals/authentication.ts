@@ -15,9 +15,9 @@ declare module 'fastify' {
 
 export interface AuthenticationOptions {
   principals: Principals
-  /** Of authenticated requests, by credential. */
+  /** Counts authenticated requests, by credential. */
   callers: RateLimit
-  /** Of all others, by address. */
+  /** Counts all others, by address. */
   strangers: UnauthenticatedClients
   connections: Connections
   /** Waits hardly for an unavailable database, and then trusts a key that was verified lately. */

@@ -73,8 +73,8 @@ export class Principals {
   }
 
   /**
-   * The principal of an `Authorization` header. Refuses with 401 for anything but a valid credential, and with 503 where
-   * the identity provider is needed and unavailable.
+   * The principal of an `Authorization` header. Refuses with 401 for anything but a valid credential, and with 503 if the
+   * identity provider is needed and unavailable.
    */
   async authenticate(
     header: string | undefined,
@@ -196,7 +196,7 @@ export class Principals {
     })
   }
 
-  /** Creates a customer's key. The returned value is the only place where it is ever shown. */
+  /** Creates a customer's key. The key is returned here and never shown again. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
     const { key, row } = await this.#insertKey('customer', orgId, name, note)
     return { ...store.keyToJson(row), api_key: key }

@@ -45,7 +45,7 @@ interface View {
   owed: ReadonlyMap<string, number>
   /** Desktops that have moved away, or were to come, and whose part here a deferred command removes. */
   leaving: ReadonlySet<string>
-  /** Of the rows, by bucket. */
+  /** The digests of the rows, by bucket. */
   digests: readonly string[]
 }
 

@@ -67,7 +67,7 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
   }
 }
 
-/** Whether only a wake makes it run again. One whose disk is full is resumed by its host. */
+/** Whether only a wake makes it run again. A guest whose disk is full is resumed by its host. */
 export const needsWake = ({ pause }: Pick<Observation, 'pause'>): boolean => pause === 'suspended' || pause === 'paused'
 
 /** An awake desktop that the host does not have has stopped. Anything else that is missing is left alone. */

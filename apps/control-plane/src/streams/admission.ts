@@ -28,7 +28,7 @@ export interface Entrance {
   count(holder: string): void
 }
 
-/** Uses up the token and takes the claim's session; returns the ending to close the socket with where that is refused. */
+/** Uses up the token and takes the claim's session; if that is refused, returns the ending to close the socket with. */
 export function admit(
   pool: Pool,
   principals: Principals,

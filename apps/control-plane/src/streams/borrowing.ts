@@ -45,7 +45,7 @@ export async function borrow(tx: Db, params: BorrowParams): Promise<Borrowed> {
   if (lost && !takeover) await params.refuseHeld({ holder: now.holder, since: now.heldSince, until: now.heldUntil })
   const holdId = newId()
   await store.hand(tx, screen, { ...params, holdId })
-  // Of a new holder's hold, nothing is left when it ends.
+  // When a new holder's hold ends, nothing is left of it.
   const lent = await store.lend(tx, undefined, screen, forMs)
   if (lost) {
     const details = { claim: 'control', from: now.holder }

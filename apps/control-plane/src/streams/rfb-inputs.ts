@@ -16,7 +16,7 @@ export class RfbInputs {
   /** Remaining bytes of a message that is known. */
   #skipping = 0
   #hasExtendedPointer = false
-  /** A message that is not known: where the next one begins is not known either. */
+  /** An unknown message: so it is unknown where the next one begins, too. */
   #isLost = false
 
   constructor(onInput: () => void) {

@@ -56,8 +56,8 @@ function unknownSize(): never {
 }
 
 /**
- * Bytes of a pixel in a PIXEL_FORMAT, of those formats on which RFC 6143 and QEMU agree: true colour, and where a pixel
- * has 32 bits, three colours of 8.
+ * Bytes of a pixel in a PIXEL_FORMAT, for the formats on which RFC 6143 and QEMU agree: true colour, and three colours of 8
+ * bits if a pixel has 32 bits.
  */
 function bytesOf(format: Buffer): number | undefined {
   const [bits, depth, , isTrueColour] = format

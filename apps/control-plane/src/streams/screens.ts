@@ -262,7 +262,7 @@ function endingNow(
   return withdrawn.has(now.holder) ? endings.revoked : endingOn(now, opened)
 }
 
-/** Of several offered protocols, the first is used. */
+/** If several protocols are offered, the first is used. */
 const offersTickets = ({ headers }: IncomingMessage): boolean =>
   headers['sec-websocket-protocol']?.split(',', 1)[0]?.trim() === screenProtocol
 

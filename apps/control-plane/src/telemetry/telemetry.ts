@@ -1,5 +1,5 @@
 // The metrics and the lines of operations and requests. Made before the modules, which get only the observers in it, and then
-// shown what they hold. Of the other modules, only webhooks makes metrics of its own.
+// shown what they hold. Only one other module makes metrics of its own: webhooks.
 import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'

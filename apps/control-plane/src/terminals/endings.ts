@@ -33,7 +33,7 @@ export const moving: Ending = { ...endings.moved, why: `the desktop is moving to
 /** The client does not keep to the protocol. */
 export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unreadable', why })
 
-/** Why an exec cannot be reached on the host where it was; undefined if its desktop is as it was. */
+/** Why an exec can no longer be reached on its host; undefined if its desktop is as it was. */
 export function endingOf(now: { state: DesktopState; hostId: string | null }, hostId: string): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
   // Why it failed, the next request hears.

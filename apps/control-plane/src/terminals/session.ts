@@ -20,7 +20,7 @@ import { Output } from './output.ts'
 export interface Attachment {
   asking: Asking
   exec: ExecStateJson
-  /** Of its host when it was opened. */
+  /** The id of its host when it was opened. */
   hostId: string
   offsets: Record<ExecStream, number>
   window: number | undefined
@@ -76,7 +76,7 @@ export class Session {
     const beat = setInterval(() => this.#note({ alive: true }), attachAliveEveryMs)
     try {
       const ends = Promise.all(Object.values(this.#outputs).map((output) => output.run()))
-      // Of two streams, the later one knows the end as well.
+      // If there are two streams, the later one has the end as well.
       const [ended] = await Promise.race([ends, this.#input.failed, this.#broken.promise])
       this.#note({ exit: ended! })
     } finally {
@@ -112,7 +112,7 @@ export class Session {
     void this.#control()
   }
 
-  /** Of several sizes the last one counts. */
+  /** If several sizes wait, the last one counts. */
   async #control(): Promise<void> {
     if (this.#isControlling) return
     this.#isControlling = true

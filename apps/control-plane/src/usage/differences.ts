@@ -1,4 +1,4 @@
-// Where the ledger and the hosts disagree on what runs. Pure; repairs nothing.
+// The differences between the ledger and the hosts on what runs. Pure; repairs nothing.
 import type { Living } from '../ledger/store.ts'
 
 export interface Difference extends Living {

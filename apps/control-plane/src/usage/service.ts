@@ -125,8 +125,8 @@ export class Usage {
   }
 
   /**
-   * Of desktops without an operation in progress, some hosts at a time. One that is not the host's own is handled by the
-   * comparison of its inventory.
+   * Compares desktops without an operation in progress, some hosts at a time. A desktop that is not the host's own is handled
+   * by the comparison of its inventory.
    */
   async #differences(): Promise<Difference[]> {
     const left = [...this.#running.keys()]

@@ -1,6 +1,6 @@
 -- The whole schema of version 0.1.0. An applied file is never changed: what changes the schema is a new file.
 
--- The whole ground: installation, leadership, principals, hosts, desktops, operations.
+-- The base of all others: installation, leadership, principals, hosts, desktops, operations.
 create extension if not exists btree_gist;
 
 -- Stands in every domain, manifest, pool and network on the hosts, so that two installations never touch each other's.
@@ -167,7 +167,7 @@ create table operations (
   generation_id uuid,
   turn bigint not null,
   input jsonb not null,
-  -- Where the engine stands: the step begun last, what the steps found, whether it is taking back, and why.
+  -- The engine's position: the step begun last, what the steps found, whether it is undoing, and why.
   step integer not null default -1,
   findings jsonb not null default '{}',
   undoing boolean not null default false,
@@ -194,7 +194,7 @@ create unique index operations_by_key on operations (desktop_id, idempotency_key
 create index operations_by_desktop on operations (desktop_id, id desc);
 -- Settled operations that were not looked at by the pruning yet: it empties the input of those that it keeps.
 create index operations_unpruned on operations (settled_at) where settled_at is not null and input <> '{}';
--- Of a desktop, one operation may be in progress, and one may wait behind it.
+-- A desktop may have one operation in progress, and one that waits behind it.
 create unique index operations_begun_and_next on operations (desktop_id, (behind is null)) where state in ('pending', 'running');
 
 -- Undos and destroys that could not reach their host: carried out the moment it is back, before anything else.
@@ -415,7 +415,7 @@ create table log_budgets (
   -- Since the last event that said so.
   left_out bigint not null default 0,
   left_out_since timestamptz,
-  -- Of events, or of the audit log.
+  -- Events, or the audit log.
   log text not null check (log in ('events', 'audit')),
   primary key (org_id, log)
 );
@@ -716,7 +716,7 @@ create table file_urls (
   desktop_id uuid not null references desktops (id),
   path text not null,
   method text not null check (method in ('GET', 'PUT')),
-  -- Of the file. Null: any.
+  -- The largest file. Null: no limit.
   max_bytes bigint,
   once boolean not null,
   -- SHA-256 of the token, which is stored nowhere.

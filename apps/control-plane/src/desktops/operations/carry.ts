@@ -66,7 +66,7 @@ const checkMs = 30_000
 const decidedMs = 30_000
 /** With less time left than this, the command that resumes the desktop is deferred. */
 const lastTryMs = 10_000
-/** A copy that was cut continues from where it stopped. */
+/** An interrupted copy continues from where it stopped. */
 const copyTries = 3
 
 /** Chooses a host that can take the desktop, reserves capacity there, and stores the next step. */
