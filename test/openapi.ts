@@ -127,7 +127,7 @@ export class AnswerChecker {
   }
 }
 
-/** Headers too large for HTTP itself, and a HEAD where only GET is documented. */
+/** Headers too large for HTTP itself, and a HEAD if only GET is documented. */
 const beforeAnyRoute = ({ method, status }: Exchange): boolean =>
   status === 431 || (status === 405 && method.toUpperCase() === 'HEAD')
 
@@ -145,7 +145,7 @@ export function sharesDocument(baseUrl: string, settings: object): void {
   origins.set(baseUrl, JSON.stringify(settings))
 }
 
-/** Hands the exchange on where it is as the service's own document says; throws with every difference otherwise. */
+/** Returns the exchange if it is as the service's own document says; throws with every difference otherwise. */
 export async function checked<E extends Exchange>(baseUrl: string, exchange: E): Promise<E> {
   keepAnswer(baseUrl, exchange)
   const origin = origins.get(baseUrl) ?? baseUrl
@@ -172,7 +172,7 @@ async function documentOf(baseUrl: string): Promise<OpenApi> {
   return (await response.json()) as OpenApi
 }
 
-/** The last parameter of a path takes slashes where it is `path`: the rest of it. */
+/** The last parameter of a path takes slashes if it is `path`: it is the rest of the path. */
 function patternOf(path: string): RegExp {
   const source = path.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replaceAll('{path}', '.+')
   return new RegExp(`^${source.replace(/\{[^}]+\}/g, '[^/]+')}$`)

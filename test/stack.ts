@@ -155,7 +155,7 @@ export class Stack {
     await this.linked(this.hosts[at]!)
   }
 
-  /** Stops the control plane in order and starts another at the same address, with other settings where that is wished. */
+  /** Stops the control plane in order and starts another at the same address, with other settings if `wish` has any. */
   async restartControlPlane(wish: Partial<Config> = {}): Promise<void> {
     await this.replica.stop()
     await this.replica.start(wish)

@@ -85,7 +85,7 @@ export class Service {
     return join(this.folder, 'control-plane.log')
   }
 
-  /** Of all control planes. */
+  /** The log files of all control planes. */
   get logFiles(): string[] {
     return [this.logFile, ...this.#replicas.map((_, at) => this.#standbyLog(at))]
   }

@@ -1,6 +1,6 @@
 // Medians and spreads of repeated measurements. Does not know what was measured.
 
-/** Of all rounds of one measurement. */
+/** The figures of all rounds of one measurement. */
 export interface Spread {
   median: number
   min: number

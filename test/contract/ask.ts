@@ -10,7 +10,7 @@ const longestPauseSecs = 30
 /** Longer than the cap of a wait. */
 const requestTimeoutMs = 150_000
 
-/** Sends a request; where the answer is 429 or 503 and says when to come back, comes back. */
+/** Sends a request, and retries it if the answer is 429 or 503 with a Retry-After. */
 export async function ask(url: string, method: string, wish: ApiWish, signal: AbortSignal): Promise<ApiAnswer> {
   for (let attempt = 1; ; attempt++) {
     const answer = await once(url, method, wish, AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]))

@@ -133,7 +133,7 @@ export class Context {
     return this.#exchanges
   }
 
-  /** Where the answers of this run are not what the document says. A proxy may add headers of its own. */
+  /** How the answers of this run differ from the document. A proxy may add headers of its own. */
   complaints(document: OpenApi): string[] {
     const checker = new AnswerChecker(document)
     const all = this.#exchanges.flatMap((exchange) => checker.complaints(exchange))

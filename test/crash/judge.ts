@@ -6,7 +6,7 @@ export interface Asked {
   kind: RequestKind
   /** The state that the desktop was in. */
   from: DesktopState
-  /** The operation's id, where the request was accepted before the crash. */
+  /** The operation's id, if the request was accepted before the crash. */
   operationId: string | undefined
 }
 
@@ -74,7 +74,7 @@ function unwell({ desktopId, kind, from }: Asked, { operations, desktops }: Fact
   return `the ${kind} from ${from} is ${operation?.state ?? 'unknown'} (${operation?.error ?? 'no error'}), its desktop ${state}`
 }
 
-/** Where the database and the host do not say the same of a desktop. */
+/** The differences between the database and the host about a desktop. */
 function halfMade({ desktopId }: Asked, { desktops, inventory, held }: Facts): string[] {
   const desktop = desktops.get(desktopId)
   if (!desktop) return [`desktop ${desktopId} is not known any more`]

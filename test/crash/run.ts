@@ -23,7 +23,7 @@ export interface RunOptions {
   sabotages?: Sabotage[]
   /** Uses the same processes once all trials are over. */
   afterwards?: (stage: Stage) => Promise<void>
-  /** Where the logs are left; by default they go with the run where it found no fault. */
+  /** Where the logs are left; by default they are removed with the run if it found no fault. */
   keep?: (folder: string) => void
 }
 

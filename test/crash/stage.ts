@@ -40,7 +40,7 @@ export class Stage {
   readonly #url: string
   readonly #keys: { customer: string; operator: string }
   readonly #installationId: string
-  /** Of each wake that has succeeded, by its operation. */
+  /** The path of each wake that has succeeded, by its operation. */
   readonly #paths = new Map<string, string>()
 
   private constructor(given: {

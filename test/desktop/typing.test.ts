@@ -1,4 +1,5 @@
-// Guarantee: what a program types arrives whole, in a terminal and in a browser, and its mouse goes where it is sent.
+// Guarantee: what a program types arrives whole, in a terminal and in a browser, and its mouse goes to the position that is
+// sent.
 import { join } from 'node:path'
 import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

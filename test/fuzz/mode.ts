@@ -1,5 +1,4 @@
-// The one shape of all that `npm run fuzz` can do: who speaks, to whom, and what was wrong with what came back. Knows no
-// protocol.
+// The interface of each mode of `npm run fuzz`: who sends, to whom, and what was wrong with the replies. Knows no protocol.
 import type { Dice } from './dice.ts'
 
 /** A service that runs already, instead of one that is started for the run. */
@@ -18,7 +17,7 @@ export interface Wish {
 /** One way to be hostile. */
 export interface Mode {
   name: string
-  /** Who speaks as what, to whom; one line of `--help`. */
+  /** Who sends what, to whom; one line of `--help`. */
   about: string
   /** Whether it can misuse a service that runs already. */
   remote: boolean
@@ -38,7 +37,7 @@ export interface Subject extends AsyncDisposable {
 }
 
 export interface Trial {
-  /** Of the input. */
+  /** The kind of the input. */
   kind: string
   /** What came back, in words to be counted. */
   came: string[]

@@ -6,7 +6,7 @@ import type { Target } from './mode.ts'
 export class Service {
   readonly target: Target
   readonly #instance: Instance | undefined
-  /** Of its control plane, where it was started for the run. */
+  /** The process of its control plane, if that was started for the run. */
   readonly pid: number | undefined
 
   private constructor(target: Target, instance?: Instance) {
@@ -35,8 +35,8 @@ export class Service {
   }
 
   /**
-   * What it has logged as an error of its own, where it was started for the run. Alarms are told to an operator on purpose,
-   * and what a host refused or failed at is the host's error.
+   * What it has logged as an error of its own, if it was started for the run. Alarms are meant for an operator, and what a host
+   * refused or failed at is the host's error.
    */
   errors(): string[] {
     const lines = (this.#instance?.logs ?? '').split('\n').filter((line) => line.startsWith('{"level":50'))

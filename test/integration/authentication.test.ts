@@ -174,7 +174,7 @@ test('a token is checked once: asked again, neither key nor provider is needed',
 
 test('a token that was good a moment ago is refused when its time is over', async () => {
   await using s = await scene()
-  // It is taken for 30 s longer than it says; where the machine stood still meanwhile, another is made.
+  // It is accepted for 30 s after its expiry; if the machine was paused meanwhile, another is made.
   const token = await waitFor('a token to be good', async () => {
     const short = await s.forge({ exp: inSecs(-28) })
     return (await s.ask(short)).status === 200 && short

@@ -1,4 +1,4 @@
-// Guarantee: the benchmark's floor outlives the connections that it loses, as the control plane beside it does.
+// Guarantee: the benchmark's floor survives lost connections, as the control plane does.
 import { expect, test } from 'vitest'
 import { startHttpFloor } from '../bench/floors/http-floor.ts'
 import { Stack } from '../stack.ts'

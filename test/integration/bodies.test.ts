@@ -1,4 +1,4 @@
-// Guarantee: what a body costs is bounded before it is read, and by its door; what is in it is read plainly.
+// Guarantee: what a body costs is bounded before it is read, by the limit of its route; its content is parsed by plain rules.
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { newId } from '@dormouse/contract'

@@ -1,5 +1,5 @@
-// Guarantee: a drain empties a host without losing anything, tells of each desktop what became of it, and always ends: whatever
-// dies meanwhile, and whatever customers do. With no room elsewhere nothing is hibernated.
+// Guarantee: a drain empties a host without losing anything, reports what became of each desktop, and always ends: whatever
+// dies meanwhile, and whatever customers do. Without capacity elsewhere, nothing is hibernated.
 import type { DrainJson } from '@dormouse/contract'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'

@@ -8,7 +8,7 @@ import { contradictionsInLog } from '../event-log.ts'
 import { waitFor } from '../wait-for.ts'
 import { change, makeDesktops, openFeed, ownLog, partitionsOf, readAll } from './parts/event-log.ts'
 
-/** Of each desktop: the generations of its events, in the order in which they were seen. */
+/** From each desktop to the generations of its events, in the order in which they were seen. */
 function byDesktop(events: EventRow[]): Map<string, number[]> {
   const seen = new Map<string, number[]>()
   for (const { desktopId, data, type } of events)

@@ -1,4 +1,4 @@
-// Guarantee: a command's answer is the command's, and where there can be none, the status says why.
+// Guarantee: a command's result is its own, and if there can be none, the status says why.
 import { factsOf, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'

@@ -1,5 +1,5 @@
-// Guarantee: whatever a guest says, by its SSH server, by its agent or on its screen, a real agent lives on, its memory is
-// bounded, and the desktop works as soon as its guest does. `npm run fuzz -- --mode ssh` goes on for as long as one likes.
+// Guarantee: whatever a guest sends, by its SSH server, by its agent or on its screen, a real agent keeps running, its memory
+// is bounded, and the desktop works as soon as its guest does. `npm run fuzz -- --mode ssh` goes on for as long as one likes.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Target } from '../fuzz/mode.ts'
 import { guestAgent } from '../fuzz/modes/guest-agent.ts'

@@ -7,7 +7,7 @@ import { waitFor } from '../wait-for.ts'
 import { RfbClient } from './parts/rfb-client.ts'
 
 const agent = { activityEveryMs: 100 }
-/** As stored by default. A test shortens it where the desktop shall fall asleep, so that a slow machine lets none do so before. */
+/** The default. A test shortens it if the desktop is to fall asleep, so that none does so earlier on a slow machine. */
 const longSecs = 1_800
 
 const testbed = (options: StackOptions = {}) => Stack.start({ agent, ...options })

@@ -35,7 +35,7 @@ async function input(actions: unknown[], { key, idempotencyKey, more, at = 0 }: 
 }
 const heard = () => [...stack.host.driver.heardBy(id)]
 const keysDown = () => heard().flatMap((one) => ('key' in one && one.down ? [one.key] : []))
-/** Of a baseline JPEG. */
+/** Reads the size of a baseline JPEG. */
 function jpegSizeOf(bytes: Buffer): [width: number, height: number] {
   const frame = bytes.indexOf(Buffer.from([0xff, 0xc0]))
   return [bytes.readUInt16BE(frame + 7), bytes.readUInt16BE(frame + 5)]

@@ -1,5 +1,5 @@
-// Guarantee: a migration takes as long as it takes, gives way to the service, and goes on where an earlier one ended;
-// nobody who has nothing to migrate waits for it. On a large table: `npm run test:scale`.
+// Guarantee: a migration may take long, lets the service go first, and continues from where an earlier one ended; nobody who
+// has nothing to migrate waits for it. On a large table: `npm run test:scale`.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

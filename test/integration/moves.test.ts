@@ -271,7 +271,7 @@ describe('between hosts without an address', () => {
       })
       const operation = await moved(stack, id)
       expect(open).toEqual([1])
-      // What sleeps goes on if it was cut; what is awake goes on where it was.
+      // A move of a sleeping desktop continues after a cut; a desktop that is awake continues on its old host.
       expect(operation.state).toBe(state === 'awake' ? 'failed' : 'succeeded')
       await expectWholeOn(stack, state === 'awake' ? from : other(stack, from), id, state)
       expect(stack.replica.parts.relays.open).toBe(0)

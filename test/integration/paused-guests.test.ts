@@ -36,7 +36,7 @@ async function wakesWithMemory(id: string): Promise<void> {
   expect(await stack.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
 }
 
-/** The service may have let its guest run again. One that only sleeps may have moved asleep. */
+/** The service may have let its guest run again. A desktop that only sleeps may have moved asleep. */
 async function isBack(id: string): Promise<void> {
   expect((await stack.see(id)).state).not.toBe('stopped')
   // Between the two calls it may begin to run again by itself.

@@ -24,7 +24,7 @@ afterAll(async () => {
   await own?.[Symbol.asyncDispose]()
 })
 
-/** As any client asks: again, with its key, where a leader that has just begun has lost its term once more. */
+/** As any client does: retries with its key if a leader that has just begun has lost its term again. */
 const begin = (id: string, kind: RequestKind): Promise<OperationJson> =>
   waitFor(`the ${kind} to be accepted`, async () => {
     const answer = await stack.api('POST', `/v1/desktops/${id}/${kind}`, { headers: { 'idempotency-key': kind } })

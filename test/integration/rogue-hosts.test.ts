@@ -129,7 +129,7 @@ describe('one host’s word about the epoch', () => {
     await rogue.linked({ hello: { highestEpoch } })
     await stack.replica.parts.recovery.compare(rogue.id)
   }
-  /** The same, where it is believed: a later term begins. */
+  /** The same, if it is believed: a later term begins. */
   const claimBelieved = async (highestEpoch: number): Promise<void> => {
     await claim(highestEpoch)
     await waitFor('a later term', () => (stack.replica.parts.leadership.term?.epoch ?? 0) > highestEpoch)
@@ -343,7 +343,7 @@ describe('what a host answers', () => {
     awake = async () => ({ resumedFrom: 'disk' })
     id = (await stack.desktop('awake')).id
   })
-  // It has no agent that would say that it lives.
+  // It has no agent that would send heartbeats.
   beforeEach(() => beat())
   afterAll(async () => {
     await rogue[Symbol.asyncDispose]()
@@ -364,7 +364,7 @@ describe('what a host answers', () => {
   })
 
   test('in words that no database takes ends its operation all the same', async () => {
-    // Cut in the middle of a character, where it is cut at all.
+    // If it is truncated, then in the middle of a character.
     awake = () => Promise.reject(new CallRefused('hypervisor_failed', `${'x'.repeat(999)}\u{1f600} and more`))
     const desktop = await stack.desktop()
     const { json } = await stack.api('POST', `/v1/desktops/${desktop.id}/wake?wait=true`)

@@ -22,7 +22,7 @@ const limits = {
 
 let stack: Stack
 let keys: string[]
-/** Another replica, where bytes may stand still for a short time only, and more may be held. */
+/** Another replica, on which bytes may make no progress for a short time only, and more may be held. */
 let impatient: Replica
 let opened: Peer[] = []
 
@@ -111,7 +111,7 @@ test('a head that does not come, and a connection that says nothing, are given u
   kept.ask('GET /healthz')
   await waitFor('both to be closed', () => half.closed && silent.closed)
   expect(half.said).toMatch(/^HTTP\/1\.1 408 .*"code":"invalid_request"/s)
-  // One that is between two requests is not waited for in this way.
+  // A connection between two requests is not waited for in this way.
   expect(kept.closed).toBe(false)
 })
 

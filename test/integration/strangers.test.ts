@@ -1,5 +1,5 @@
-// Guarantee: beyond its limit a stranger's address costs no look-up, at whatever door; who was let in lately, and who watches
-// over the process, is not held up by what others do from his address.
+// Guarantee: above its limit, an unauthenticated address costs no look-up on any route; a client that was authenticated lately,
+// and whoever monitors the process, is not delayed by what others do from the same address.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import { makeKey } from '@dormouse/control-plane/principals/keys.ts'
@@ -66,7 +66,7 @@ async function proof(signal: AbortSignal) {
   return { status: code === 1_006 ? 0 : Number(code) - 4_000, headers: {} }
 }
 
-/** Every door, with what makes it look into the database. */
+/** Every route, with what makes it look into the database. */
 const doors: [door: string, knock: (signal: AbortSignal) => ReturnType<typeof ask>][] = [
   ['customers', (signal) => ask('/v1/desktops', { signal, authorization: `Bearer ${makeKey('customer').key}` })],
   ['a path below it', (signal) => ask('/v1/%zz', { signal, authorization: `Bearer ${makeKey('customer').key}` })],
@@ -77,7 +77,7 @@ const doors: [door: string, knock: (signal: AbortSignal) => ReturnType<typeof as
   ['files', (signal) => ask(screen().replace('/view/', '/').replace('screens', 'files'), { signal })],
 ]
 
-/** Until it is disposed of, nobody can look into the tables that doors look into. */
+/** Until it is disposed of, nobody can read the tables that these routes read. */
 async function closedTables(): Promise<AsyncDisposable> {
   const client = new pg.Client({ connectionString: stack.database.url })
   await client.connect()

@@ -1,4 +1,4 @@
-// Guarantee: a desktop that sleeps on a cordoned or full host wakes on another one with its memory, if one has room; a
+// Guarantee: a desktop that sleeps on a cordoned or full host wakes on another one with its memory, if one has capacity; a
 // failure on the way leaves it whole in one place, and the next wake works.
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

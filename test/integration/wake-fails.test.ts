@@ -6,7 +6,7 @@ import { Stack } from '../stack.ts'
 import { inShort } from './parts/host.ts'
 
 const controlPlanePoints = ['place', 'disk', 'run'].flatMap((step) => [`wake.${step}.before`, `wake.${step}.after`])
-/** Where the agent can fail between being asked and answering. */
+/** The points at which the agent can fail between a command and its reply. */
 const agentPoints = ['wake.before-mark', 'wake.after-mark', 'wake.after-resume', 'command.before-reply']
 const origins = ['created', 'hibernated', 'stopped'] as const
 

@@ -13,7 +13,7 @@ import { asGerman } from './parts/keyboards.ts'
 
 let stage: Stage
 let bench: Bench<LibvirtDriver>
-/** Where the image lies, and the sockets of screens. */
+/** Where the image is, and the sockets of screens. */
 let folders: { imagesDir: string; socketsDir: string }
 const id = newId()
 const long = process.env.DORMOUSE_TEST_LONG === '1'

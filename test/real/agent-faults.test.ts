@@ -127,7 +127,7 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   const filler = fill(folder)
   const refused = { code: 'host_disk_full' }
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
-  // Destroys that free nothing: what they have written stands where the reserve was, in the place of nothing else.
+  // Destroys that free nothing: what they have written uses the reserve's space and nothing else.
   for (let i = 0; i < 5; i++) await small.destroyed(fenceOf(newId(), 1, 1))
   await small.parts.space.check()
   // Nor does a guest that is paused: it would take it at once.
@@ -135,7 +135,7 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   expect(small.parts.space.problem).toMatch(/1 of its desktops are paused/)
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
   await expect(small.awake(fenceOf(kept, 2, 3))).rejects.toMatchObject(refused)
-  // A little room is the reserve's before it is anybody else's.
+  // The reserve gets free space before anything else does.
   filler.giveBack(3 * 4_096)
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
   // An agent that dies with a full disk comes back to it.

@@ -61,7 +61,7 @@ const sleep = ({ agent }: Kept, id: string, turn: number) =>
   agent.ask('desktop.ensureHibernated', { fence: fenceOf(id, 1, turn) })
 const end = ({ agent }: Kept, id: string) => agent.ask('desktop.ensureDestroyed', { fence: fenceOf(id, 9, 9) })
 
-/** One that begins with the template that the agent is making. */
+/** Makes a desktop that begins with the template that the agent is making. */
 async function fromTemplate(kept: Kept): Promise<string> {
   for (let n = 0; n < tries; n++) {
     const names = () => readdirSync(join(kept.folder, 'templates'))

@@ -14,7 +14,7 @@ import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 const atOnce = 20
 
 const mib = 1024 ** 2
-/** Of the host, in place of the true figure. */
+/** The host's free memory, in place of the true figure. */
 let availableMiB: number | undefined
 let stage: Stage
 let bench: Bench<LibvirtDriver>

@@ -66,7 +66,7 @@ test('ten sleeps in one process keep memory, boot, counter and clock', async () 
 })
 
 test('a command after a warm wake uses the connection from before, and one that was in flight ends with the sleep', async () => {
-  /** Of the SSH server's process for this connection. */
+  /** The id of the SSH server's process for this connection. */
   const session = () => bench.run(desktop.id, 'echo $PPID')
   const before = await session()
   await hibernate()

@@ -71,7 +71,7 @@ afterAll(async () => {
 const sh = (script: string) => host.exec('/bin/sh', '-c', script)
 const nft = (words: readonly string[], input?: string) => {
   if (input === undefined) return host.exec('nft', ...words)
-  // Of its own: two firewalls may load theirs at once.
+  // A file of its own: two firewalls may load theirs at once.
   const file = join(folder, randomUUID())
   writeFileSync(file, input)
   return host.exec('nft', '-f', file)

@@ -136,7 +136,7 @@ describe('in a guest', () => {
 
   test('a child that goes on writing to the output lives on, over a sleep of its desktop too', async () => {
     const { stdout } = await exec('(while :; do echo still here; sleep 0.2; done) & echo $!')
-    // The child may be the first to speak.
+    // The child may be the first to print.
     const pid = Number(/^\d+$/m.exec(stdout)?.[0])
     await stage.run('sleep 1')
     await stage.desktop.hibernate()

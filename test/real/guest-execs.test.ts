@@ -86,7 +86,7 @@ describe('in a guest', () => {
     expect(kept).toEqual({ bytes: 64 * MiB - left.state.stdout.droppedBytes, dropped: left.state.stdout.droppedBytes })
   })
 
-  // Over the guest agent, each start takes a fifth of a second where the guest is emulated.
+  // Over the guest agent, each start takes a fifth of a second if the guest is emulated.
   test('200 at once and 2,000 in a row all end as they should, and leave nothing running in the guest', {
     timeout: 1_800_000,
   }, async () => {

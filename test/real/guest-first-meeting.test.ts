@@ -1,5 +1,5 @@
-// Guarantee: an image needs QEMU's guest agent and sshd, and nothing of ours. One that lacks them is refused at its first wake, by
-// what it lacks; a guest that reboots, or whose program is killed, is reached again.
+// Guarantee: an image needs QEMU's guest agent and sshd, and nothing of ours. An image that lacks them is refused at its first
+// wake, with what it lacks; a guest that reboots, or whose program is killed, is reached again.
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'

@@ -27,7 +27,7 @@ const trips = process.env.DORMOUSE_TEST_LONG === '1' ? 5 : 1
 const piece = randomBytes(256 * 1024)
 const wholeBytes = 2 * piece.length
 
-/** One of the two, and how a test acts on it as its agent would. */
+/** One side, and how a test acts on it as its agent would. */
 interface Side {
   stage: Stage
   host: LibvirtHost

@@ -1,5 +1,5 @@
-// Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504. And
-// what is typed arrives as it was typed, whatever a person has left pressed or locked.
+// Guarantee: what takes a minute to prove of a real guest's screen: a link works for 60 s, and a screen that does not change is
+// 504. And what is typed arrives as it was typed, whatever a person has left pressed or locked.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { waitFor } from '../wait-for.ts'

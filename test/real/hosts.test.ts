@@ -197,7 +197,7 @@ test.runIf(long)(
 test.runIf(long)('desktops run on both hosts, and are reached as ever', async () => {
   const desktops = await Promise.all([instance.create(), instance.create()])
   const first = desktops[0].wake()
-  // From then on it counts where the second one is placed.
+  // From then on it counts in the placement of the second one.
   await waitFor(() => hosts.some((host) => host.desktopsOnDisk().includes(desktops[0].id)))
   await Promise.all([first, desktops[1].wake()])
   expect(await Promise.all(desktops.map((desktop) => guest(desktop, 'hostname')))).toEqual(['mini\n', 'mini\n'])

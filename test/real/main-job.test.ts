@@ -28,7 +28,7 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 const cycles = long ? 10 : 2
 const cyclesTogether = 10
 const count = 5
-/** Of each of them. */
+/** The memory of each of them. */
 const memoryMiB = long ? 64 : 16
 
 let instance: Instance

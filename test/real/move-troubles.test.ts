@@ -20,14 +20,14 @@ const midBytes = 8 * 1024 * 1024
 const moreMs = 120_000
 
 interface Side {
-  /** Of the stage. */
+  /** Its index in the stage. */
   at: 0 | 1
   agent: AgentProcess
   cabled: CabledHost
 }
 
 let hosts: TwoHosts
-/** Where the desktop is awake before each test. */
+/** The host on which the desktop is awake before each test. */
 let old: Side
 let next: Side
 beforeAll(async () => {
@@ -163,7 +163,7 @@ describe.each<MoveKind>(['live', 'cold'])('%s', (kind) => {
   const asleep = () => (kind === 'cold' ? hosts.hibernate(old.agent) : undefined)
   const state = kind === 'live' ? 'awake' : 'hibernated'
 
-  /** Whole where the desktop belongs now, and nowhere else. */
+  /** The desktop is whole on the host that it belongs to now, and on no other. */
   async function expectWhole(): Promise<void> {
     if (kind === 'cold') await hosts.wake(old.agent)
     await hosts.expectOn(old.agent, next.agent)

@@ -25,7 +25,7 @@ const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.met
 const ask = (url: string, method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> =>
   send(url + path, method, { key: instance.local.api_key, ...wish })
 
-/** Where the one that leads is, and the other. */
+/** The address of the leader, and that of the other one. */
 function addresses(): [leader: string, other: string] {
   const leader = instance.local.base_url
   return [leader, instance.urls.find((url) => url !== leader)!]

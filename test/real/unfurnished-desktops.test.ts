@@ -1,4 +1,4 @@
-// Guarantee: a real desktop that began with a template, and that moves before it was furnished, gets a disk of its own size.
+// Guarantee: a real desktop that began with a template, and that moves before its disk has grown, gets a disk of its own size.
 import { fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { TestMove } from '@dormouse/agent/testing/move.ts'
 import { newId } from '@dormouse/contract'

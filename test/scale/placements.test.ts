@@ -1,4 +1,4 @@
-// Guarantee: 1,000 first wakes at once on 50 hosts overbook none, are refused nowhere while there is room, and are spread.
+// Guarantee: 1,000 first wakes at once on 50 hosts overbook none, are refused nowhere while there is capacity, and are spread.
 import { expect, test } from 'vitest'
 import { fillFleet, spreadOver } from '../integration/parts/full-fleet.ts'
 

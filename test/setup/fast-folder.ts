@@ -1,4 +1,4 @@
-// Where the short-lived files of the stack tests lie: databases, state folders of hosts.
+// The folder of the stack tests' short-lived files: databases, state folders of hosts.
 import { existsSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 

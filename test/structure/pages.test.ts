@@ -136,7 +136,7 @@ const namesIn = (quote: string): string[] => quote.match(/#[a-z]\w*|\b[A-Za-z][a
 
 const quotesIn = (text: string): string[] => [...text.matchAll(/`([^`\n]+)`/g)].map(([, quote]) => quote!)
 
-/** From the root, from the page's own folder or, where only the end of a path is named, anywhere. */
+/** From the root, from the page's own folder or, if only the end of a path is named, anywhere. */
 const isThere = (path: string, page: string): boolean =>
   existsSync(join(root, path)) ||
   existsSync(join(root, dirname(page), path)) ||

@@ -16,7 +16,7 @@ test('the spine has at most 8,000 lines', () => {
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(linesMax)
 })
 
-/** Of a folder: its sources, without tests. */
+/** The file itself, or the sources of a folder without its tests. */
 const filesOf = (path: string): string[] =>
   statSync(join(root, path)).isFile()
     ? [path]

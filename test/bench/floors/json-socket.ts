@@ -1,4 +1,5 @@
-// One JSON value per line over a Unix socket, as QEMU's monitor (QMP) and its guest agent speak. One question at a time.
+// One JSON value per line over a Unix socket, the protocol of QEMU's monitor (QMP) and of its guest agent. One command at a
+// time.
 import { connect, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { waitFor } from '../../wait-for.ts'

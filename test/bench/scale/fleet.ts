@@ -17,7 +17,7 @@ export class Fleet {
   readonly #service: Service
   readonly #folder: string
   readonly #unbind: () => void
-  /** Where the process of each host listens. */
+  /** The address of each host's process. */
   readonly #urls = new Map<string, string>()
   #processes = 0
 

@@ -17,7 +17,7 @@ const besideLibvirt = [
   { of: 'destroy', floor: 'libvirt destroy', goal: once },
 ]
 
-/** What lies below libvirt: the value that a floor's round has, the action that it is compared with, and what it is. */
+/** What is below libvirt: the value that a floor's round has, the action that it is compared with, and what it is. */
 const below = [
   { floorOf: 'qemu save', of: 'hibernate', floor: 'QEMU’s migration to a file, over QMP' },
   { floorOf: 'cp', of: 'hibernate', floor: '`cp` of the saved memory, synced' },

@@ -1,5 +1,5 @@
-// What a viewer is shown of a screen's words, tried without the way there: it passes no more than came, it makes no difference
-// where the words are cut, and what cannot be followed ends as a breach and as nothing else.
+// The filter of a screen's bytes for viewers, tried by itself: it passes no more than came, it makes no difference where the
+// bytes are split, and what it cannot parse ends as a breach and as nothing else.
 import { answersToViewer } from '@dormouse/control-plane/streams/rfb-answers.ts'
 import { RfbFilter } from '@dormouse/control-plane/streams/rfb-filter.ts'
 import { RfbBreach } from '@dormouse/control-plane/streams/rfb-terms.ts'

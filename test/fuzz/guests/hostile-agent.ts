@@ -1,5 +1,5 @@
-// A guest agent that lies: what libvirt hands on of it, and what libvirt says where it is mute or breaks. The same dice make
-// the same answers, in the order in which they are asked for.
+// A guest agent that lies: what libvirt passes on of it, and what libvirt reports if it sends nothing or breaks. The same dice
+// make the same replies in the same order.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCode } from '@dormouse/node-libvirt'
 import { Refusal } from '@dormouse/node-libvirt/testing'

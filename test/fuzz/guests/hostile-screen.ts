@@ -1,4 +1,4 @@
-// A screen that speaks RFB as nobody should. The same dice make the same bytes.
+// A screen that breaks the rules of RFB. The same dice make the same bytes.
 import type { Socket } from 'node:net'
 import type { Dice } from '../dice.ts'
 

@@ -166,7 +166,7 @@ export function sshPlan(dice: Dice): SshPlan {
 
 const namesOf = (script: Act[]): string => script.map(({ name }) => name).join(', ')
 
-/** As far as its own end lives. */
+/** As long as its own end is open. */
 function perform(script: Act[], line: Line): void {
   for (const act of script) {
     if (socketOf(line.client).destroyed) return

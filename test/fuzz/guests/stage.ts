@@ -74,7 +74,7 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  /** Of the agent. */
+  /** The agent's process id. */
   get pid(): number {
     return this.#agent.pid!
   }
@@ -119,7 +119,7 @@ export class Stage implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    // Of no other host: where a desktop of this image wakes, is then known.
+    // An image that no other host has: so it is known where its desktops wake.
     const image = `fuzz-${process.pid}`
     mkdirSync(join(this.#folder, 'images', image), { recursive: true })
     const text = JSON.stringify({ ...manifest, name: image })

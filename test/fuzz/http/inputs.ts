@@ -8,7 +8,7 @@ export interface Input {
   bytes: Buffer
   /** After the bytes: waits for the answer, sends no more, or hangs up. */
   after: 'await' | 'end' | 'hang up'
-  /** What was asked, where the bytes are one whole request: then one answer must come. */
+  /** The request, if the bytes are one whole request: then one answer must come. */
   asked?: { method: string; path: string }
 }
 
@@ -17,7 +17,7 @@ export interface Stock {
   routes: Route[]
   key: string
   operatorKey: string | undefined
-  /** Of desktops in several states. */
+  /** The ids of desktops in several states. */
   ids: string[]
 }
 

@@ -5,7 +5,7 @@ export interface Route {
   method: string
   /** With its parameters in braces. */
   path: string
-  /** Of the body, where it is JSON; `bytes` where it is anything. */
+  /** The schema of the body if it is JSON; `bytes` if it may be anything. */
   body: Schema | 'bytes' | undefined
 }
 

@@ -11,7 +11,7 @@ interface Asked {
   payload: unknown
 }
 
-/** One that an honest control plane could ask of an awake desktop. */
+/** A command that an honest control plane could send to an awake desktop. */
 export function guestCall(dice: Dice, desktopId: string): Asked {
   const transfer = { desktopId, generation: 1, path: '/tmp/x', channel, stepTimeoutSecs: 1, queueTimeoutSecs: 1 }
   const exec = { desktopId, generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs: 1 }
@@ -23,7 +23,7 @@ export function guestCall(dice: Dice, desktopId: string): Asked {
   ])
 }
 
-/** One that an honest control plane could ask of a host. */
+/** A command that an honest control plane could send to a host. */
 export function command(dice: Dice, desktopId: string): Asked {
   const [generation, turn] = [dice.int(4), dice.int(12)]
   const fence = { desktopId, epoch: 1, generation, turn, operationId: newId(), deadlineMs: 2_000 }

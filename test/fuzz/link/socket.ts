@@ -1,5 +1,5 @@
-// One end of a link that keeps no rule: it numbers its frames where it likes to, and says whatever it is given. It hears all,
-// and repeats nothing.
+// One end of a link that keeps no rule: it numbers its frames only if it is told to, and sends whatever it is given. It reads
+// all, and repeats nothing.
 import type { WebSocket } from 'ws'
 
 export interface HeardFrame {
@@ -15,7 +15,7 @@ const patienceMs = 20_000
 
 export class RawLink {
   readonly socket: WebSocket
-  /** Of each call that comes. */
+  /** Called for each call that comes. */
   onCall: (frame: HeardFrame) => void = () => undefined
   /** The largest refusal that was heard, in bytes. */
   largestRefusal = 0

@@ -1,4 +1,4 @@
-// Speaks as a hostile control plane to a real agent with simulated desktops: handshakes, welcomes, frames, commands and
+// Acts as a hostile control plane for a real agent with simulated desktops: handshakes, welcomes, frames, commands and
 // channels. An agent that ends, dials no more, hangs, or forgets the control plane that behaves is at fault.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -26,7 +26,7 @@ const lines = 24
 const helloPatienceMs = 20_000
 const maxRefusalBytes = 16_384
 const kinds = ['upgrade', 'handshake', 'welcome', 'frames', 'commands', 'commands', 'commands'] as const
-/** What the agent says of a control plane that speaks nonsense. */
+/** What the agent logs about a control plane that sends nonsense. */
 const foreseen = /did not welcome|a deferred/
 
 export class ControlPlaneSubject implements Subject {
@@ -137,7 +137,7 @@ export class ControlPlaneSubject implements Subject {
   }
 
   #command(link: RawLink, dice: Dice): void {
-    // The desktop that stays awake, so that there is one to be spoken to, and those that come and go.
+    // The desktop that stays awake, so that there is one to send commands to, and those that come and go.
     const { name, payload } = dice.chance(0.5) ? guestCall(dice, this.#awake) : command(dice, dice.pick(this.#others))
     const n = link.say({
       type: 'call',

@@ -1,5 +1,5 @@
-// Speaks as a hostile host to a real control plane: it enrolled, holds its key, and keeps no rule after that. A control plane
-// that ends, hangs, says 500 to a customer or repeats what it heard without a bound is at fault.
+// Acts as a hostile host for a real control plane: it enrolled, holds its key, and keeps no rule after that. A control plane
+// that ends, hangs, returns 500 to a customer or repeats without a bound what it received is at fault.
 
 import { answerTo } from '@dormouse/agent/enrolment/identity.ts'
 import { linkSubprotocol, newId } from '@dormouse/contract'
@@ -41,7 +41,7 @@ export class HostSubject implements Subject {
   readonly atOnce = 3
   readonly #service: Service
   readonly #free: RogueHost[] = []
-  /** Of desktops that a hostile host may have. */
+  /** The ids of desktops that a hostile host may have. */
   readonly #ids: string[] = []
 
   private constructor(service: Service) {

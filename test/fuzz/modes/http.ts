@@ -1,5 +1,5 @@
-// Speaks malformed HTTP and JSON as a stranger and as a customer, on every route, over raw connections. Any 500, any answer
-// that is no problem with a request id, any connection left open is a fault.
+// Sends malformed HTTP and JSON, with and without a credential, to every route, over raw connections. Any 500, any answer that
+// is no problem with a request id, any connection left open is a fault.
 import { createClient } from '@dormouse/client'
 import { AnswerChecker, type OpenApi } from '../../openapi.ts'
 import type { Dice } from '../dice.ts'

@@ -11,7 +11,7 @@ interface Filled {
   counts: number[]
 }
 
-/** None is refused while there is room, and one more is. Each host holds what it offers and no more. */
+/** None is refused while there is capacity, and one more is. Each host holds what it offers and no more. */
 export async function fillFleet(hosts: number, each: number): Promise<Filled> {
   await using stack = await Stack.start({ hosts: 0, agent: { memoryMiB: each * memoryMiB } })
   // A few at a time: each start occupies the thread.
@@ -37,7 +37,7 @@ export async function fillFleet(hosts: number, each: number): Promise<Filled> {
   return { tookMs, counts: rows.map(({ count }) => count) }
 }
 
-/** With room for twice as many, no host has many more than another. */
+/** With capacity for twice as many, no host has many more than another. */
 export async function spreadOver(hosts: number, each: number): Promise<number[]> {
   await using stack = await Stack.start({ hosts: 0, agent: { memoryMiB: 2 * each * memoryMiB } })
   for (let i = 0; i < hosts; i++) await stack.addHost()

@@ -1,4 +1,4 @@
-// A host that a test speaks for: it enrols, and opens links.
+// A host that a test plays: it enrols, and opens links.
 import { generateKeyPairSync, type JsonWebKey, sign } from 'node:crypto'
 import { once } from 'node:events'
 import { linkProofText, linkSubprotocol } from '@dormouse/contract'
@@ -6,7 +6,7 @@ import { expect } from 'vitest'
 import { WebSocket } from 'ws'
 import type { Stack } from '../../stack.ts'
 
-/** A host that enrolled and has no agent: the test speaks for it. */
+/** A host that enrolled and has no agent: the test sends its messages. */
 export async function enrol(stack: Stack, name = 'by-hand') {
   const { privateKey } = generateKeyPairSync('ed25519')
   const key = privateKey.export({ format: 'jwk' }) as JsonWebKey

@@ -66,7 +66,7 @@ export class Host {
     return this.#id
   }
 
-  /** Where its metrics are. */
+  /** The address of its metrics. */
   get metricsUrl(): string | undefined {
     return this.#agent?.metricsUrl
   }
@@ -148,7 +148,7 @@ const verbs: Record<string, string> = {
 }
 const verbOf = (command: string): string => verbs[command] ?? command
 
-/** What a host has of a desktop, in short: `running`, `saved`, `disk` or `nothing`, or all of it where it is none of these. */
+/** What a host has of a desktop, in short: `running`, `saved`, `disk` or `nothing`, or all of it if it is none of these. */
 export function inShort(item: Observation | undefined): string {
   if (!item) return 'nothing'
   const { domain, memory, disk } = item

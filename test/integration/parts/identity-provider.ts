@@ -123,7 +123,7 @@ export class IdentityProvider {
       .sign(this.key)
   }
 
-  /** Where it listened before, once it did. */
+  /** On its earlier port, if it has listened before. */
   async up(): Promise<void> {
     if (!this.#server.listening) this.#server = this.#serve()
     await new Promise<void>((resolve) => this.#server.listen(this.#port, '127.0.0.1', resolve))

@@ -1,5 +1,5 @@
-// Stands between a stack and its Postgres, on loopback, and loses the answers to commits: those take effect, and whoever
-// asked for them never learns it. Of Postgres' protocol it knows two statements by their text.
+// Stands between a stack and its Postgres, on loopback, and loses the answers to commits: those take effect, but the client
+// never learns it. It recognises two statements of Postgres by their text.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 
@@ -44,17 +44,19 @@ export class LossyDatabase {
     return url.href
   }
 
-  /** The next transaction that speaks of the text takes effect, and its connection is gone. Resolves when that has happened. */
+  /**
+   * The next transaction that contains the text takes effect, and its connection is closed. Resolves when that has happened.
+   */
   loseCommitOf(text: string): Promise<void> {
     return this.#lose({ awaited: new Set([text]), forGood: false, lost: Promise.withResolvers() })
   }
 
-  /** So do the transactions that speak of these texts; when all have taken effect, nothing answers until `back`. */
+  /** The same for the transactions that contain these texts; when all have taken effect, nothing answers until `back`. */
   dieAtCommitsOf(texts: string[]): Promise<void> {
     return this.#lose({ awaited: new Set(texts), forGood: true, lost: Promise.withResolvers() })
   }
 
-  /** The next transaction that speaks of the text is lost with its connection before its commit is asked for. */
+  /** The next transaction that contains the text is lost with its connection before its commit is sent. */
   loseBeforeCommitOf(text: string): Promise<void> {
     return this.#lose({ awaited: new Set([text]), forGood: false, unasked: true, lost: Promise.withResolvers() })
   }

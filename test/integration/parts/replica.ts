@@ -5,7 +5,7 @@ import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
 import { sharesDocument } from '../../openapi.ts'
 import { waitFor } from '../../wait-for.ts'
 
-/** Short times where a test waits for their end; long ones where a starved machine must not miss them. */
+/** Short times if a test waits for their end; long ones if an overloaded machine must not miss them. */
 const quick = {
   heartbeatMs: 200,
   leadershipLeaseMs: 30_000,

@@ -5,7 +5,7 @@ import { WebSocket } from 'ws'
 import { waitFor } from '../../wait-for.ts'
 
 export interface RfbOptions {
-  /** Opens it as the page does: tickets are told, and it says when it has them. One that is `deaf` never says so. */
+  /** Opens it as the page does: it gets tickets, and confirms them. If it is `deaf`, it never confirms one. */
   page?: boolean | 'deaf'
   origin?: string
 }
@@ -131,7 +131,7 @@ export class RfbClient {
     }
   }
 
-  /** What the desktop copied, where that is what it says next. */
+  /** What the desktop copied, if that is its next message. */
   async copied(): Promise<string> {
     const head = await this.#take(8)
     if (head[0] !== 3) throw new Error('the desktop says something else')

@@ -179,7 +179,7 @@ export class SshMachine implements AsyncDisposable {
 }
 
 function furnish(folder: string): void {
-  // Of the rest of /etc, only what programs look up.
+  // Only what programs look up of the rest of /etc.
   for (const name of [
     'passwd',
     'group',

@@ -1,4 +1,4 @@
-// What customers do while something else is tried: reads, calls into a guest and whole lives of desktops, each answer
+// What customers do while something else is tried: reads, calls into a guest and whole life cycles of desktops, each answer
 // noted. Judges nothing.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newId, type OperationJson } from '@dormouse/contract'

@@ -9,7 +9,7 @@ import { settingsOf } from './agent-stage.ts'
 
 export interface ChildOptions {
   folder: string
-  /** Of saved memories; in the folder by default. */
+  /** The folder of saved memories; in `folder` by default. */
   memoryFolder?: string
   socketPath: string
   installationId: string

@@ -21,7 +21,7 @@ export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, im
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
 const smallFolders = ['small', 'other-small'] as const
-/** Of another release of Debian: `npm run test:kernels` sets it. */
+/** The kernel of another release of Debian: `npm run test:kernels` sets it. */
 const kernelOf = process.env.DORMOUSE_TEST_KERNEL_OF
 const images = kernelOf ? `images-${kernelOf}` : 'images'
 const imagesDir = fileURLToPath(new URL(`../../../.dormouse-test/${images}`, import.meta.url))
@@ -32,7 +32,7 @@ export const settingsOf = (folder: string, socketPath: string): LibvirtSettings 
   disksDir: join(folder, 'disks'),
   consolesDir: join(folder, 'consoles'),
   imagesDir,
-  // Those that libvirt chooses are in its own namespace, where an agent in this one cannot open them.
+  // Those that libvirt chooses are in its own namespace, and an agent in this one cannot open them.
   socketsDir: join(dirname(socketPath), 'sockets'),
   movesDir: join(folder, 'moves'),
   kvm: 'off',
@@ -46,7 +46,7 @@ export const settingsOf = (folder: string, socketPath: string): LibvirtSettings 
 
 export class Stage {
   readonly libvirtd: PrivateLibvirtd
-  /** Where the image of its guests lies. */
+  /** The path of its guests' image. */
   readonly miniImage: string
   readonly #folder: string
   readonly #log: Log

@@ -31,7 +31,7 @@ const args = [
 export class Browser {
   /** Addresses that pages asked for, the one of the page included. */
   readonly asked: string[] = []
-  /** Where requests said that they came from. */
+  /** The referrers that requests named. */
   readonly referrers: string[] = []
   /** What pages complained of. */
   readonly complaints: string[] = []

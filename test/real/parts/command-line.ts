@@ -25,7 +25,7 @@ export function inTerminal({ dataDir }: Instance, words: string[]) {
 /** Runs one command to its end; `stdin` is all that it may read. */
 export async function typed({ dataDir }: Instance, words: string[], stdin: string | Buffer = ''): Promise<Ended> {
   const child = spawn(bin, words, { env: { ...process.env, DORMOUSE_DATA: dataDir }, stdio: 'pipe' })
-  // One that ends early has not read all of it.
+  // A child that ends early has not read all of it.
   child.stdin.on('error', () => undefined).end(stdin)
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
   return { code: code as number, stdout, stderr }

@@ -43,8 +43,8 @@ export class Instance {
   }
 
   /**
-   * Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. Where tests
-   * have a second try, a start has one, too: most begin before any test does. What failed is told with its logs.
+   * Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. If tests have a
+   * second try, a start has one, too: most begin before any test does. A failure is reported with its logs.
    */
   static async start(
     env: Record<string, string> = {},
@@ -91,7 +91,7 @@ export class Instance {
     return `control plane ${this.urls.indexOf(url) + 1}`
   }
 
-  /** Of the instance's own Postgres. */
+  /** The URL of the instance's own Postgres. */
   get databaseUrl(): string {
     const [, , , port] = readFileSync(join(this.dataDir, 'postgres/postmaster.pid'), 'utf8').split('\n')
     const password = readFileSync(join(this.dataDir, 'postgres/dormouse.password'), 'utf8').trim()

@@ -7,7 +7,7 @@ import { guest } from './witness.ts'
 export interface Key {
   /** What the layout makes of it; `Dead` for one that waits for the next. */
   key: string
-  /** Where it is, by its name on an American keyboard. */
+  /** Its position, by the name on an American keyboard. */
   code: string
 }
 
@@ -30,7 +30,7 @@ export const french = {
   circumflex: { key: 'Dead', code: 'BracketLeft' },
 } as const satisfies Record<string, Key>
 
-/** Presses and releases keys, one after the other; with AltGr where that is wished. */
+/** Presses and releases keys, one after the other; with AltGr if `withAltGr` is set. */
 export async function press(page: Page, keys: Key[], withAltGr = false): Promise<void> {
   const session = await page.context().newCDPSession(page)
   const turn = (type: 'keyDown' | 'keyUp', { key, code }: Key) =>

@@ -1,5 +1,5 @@
-// A host whose agent stands where its guests' network is: a private libvirt, and an agent of its own inside that host's
-// network. A test that runs outside reaches guests as any caller does, through the control plane alone.
+// A host whose agent runs in its guests' network: a private libvirt, and an agent of its own inside that host's network. A test
+// that runs outside reaches guests as any caller does, through the control plane alone.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'

@@ -19,7 +19,7 @@ rm -f /run/counter; echo 0 > /run/counter
 echo $! > /run/counting
 `
 
-// A CRC: an emulated guest takes several times as long for an MD5. Of a counter that grows while it is read, the first line counts.
+// A CRC: an emulated guest takes several times as long for an MD5. If a counter grows while it is read, the first line counts.
 const look = `head -n 1 /run/counter; cat /proc/sys/kernel/random/boot_id; crc32 /run/memory; crc32 /root/file`
 
 /** Runs a command in the guest that must succeed; returns what it printed. */
