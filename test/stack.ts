@@ -310,7 +310,7 @@ export class Stack {
 
   /** All that a host says it has. */
   async inventory(host = this.host): Promise<Observation[]> {
-    return (await this.replica.parts.links.command(host.id, 'host.inventory', {})).items
+    return (await this.replica.parts.links.command(host.id, 'host.inventory', { known: [] })).items
   }
 
   async observed(id: string, host = this.host): Promise<Observation | undefined> {

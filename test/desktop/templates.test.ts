@@ -61,7 +61,7 @@ async function putNode(desktopId: string): Promise<void> {
   const end = (socket: ConstructorParameters<typeof Channel>[0]) => new Channel(socket)
   await using joint = await joined(end, end)
   bench.dialBack = async () => joint.right
-  const file = { path: '/opt/node', mode: 0o755, channel: 'channel-of-a-test' }
+  const file = { path: '/opt/node', mode: 0o755, owner: null, channel: 'channel-of-a-test' }
   const steps = { stepTimeoutSecs: 60, queueTimeoutSecs: 60 }
   const written = bench.ask('guest.writeFile', { desktopId, generation: 1, ...file, ...steps })
   await Promise.all([written, pipeline(createReadStream(process.execPath), joint.left)])

@@ -37,7 +37,10 @@ const stranger = (desktopId: string) => ({
 test('what a host reports again and again is logged once, listed until it ends, and logged again when it begins again', async () => {
   const [one, two] = [newId(), newId()]
   let items = [stranger(one)]
-  const handlers = { 'host.inventory': async () => ({ items }), 'host.rejoin': async () => ({ items: [] }) }
+  const handlers = {
+    'host.inventory': async () => ({ items, digests: [] }),
+    'host.rejoin': async () => ({ items: [] }),
+  }
   await rogue.linked({ handlers })
   const compare = () => stack.replica.parts.recovery.compare(rogue.id)
   await waitFor('the alarm', () => logged(one).length > 0)

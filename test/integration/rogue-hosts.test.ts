@@ -153,7 +153,7 @@ describe('one host’s word about the epoch', () => {
     expect(await epoch()).toBe(now)
     expect(stack.chronicle.find(withheld).filter(({ host }) => host === rogue.id)).toHaveLength(1)
     expect((await listed())?.withheld).toMatchObject({ epoch: now + 1 })
-    const asked = stack.replica.parts.links.command(rogue.id, 'host.inventory', {})
+    const asked = stack.replica.parts.links.command(rogue.id, 'host.inventory', { known: [] })
     await expect(asked).rejects.toMatchObject({ code: 'host_unreachable' })
     expect((await stack.desktop('awake')).host_id).toBe(stack.host.id)
   })
@@ -186,7 +186,9 @@ describe('one host’s word about the epoch', () => {
       await stack.replica.parts.recovery.compare(rogue.id)
       return (await listed())?.withheld === null
     })
-    expect(await stack.replica.parts.links.command(rogue.id, 'host.inventory', {})).toEqual({ items: [] })
+    expect(await stack.replica.parts.links.command(rogue.id, 'host.inventory', { known: [] })).toMatchObject({
+      items: [],
+    })
   })
 
   test('that no history explains is never believed, also when an operator trusts it', async () => {
@@ -239,7 +241,7 @@ describe('what a host says of desktops', () => {
       const { desktopId } = wish as { desktopId: string }
       looked.push(desktopId)
       look.resolve()
-      return observation(desktopId)
+      return { ...observation(desktopId), calls: 0 }
     }
     const peer = await rogue.linked({ handlers: { 'desktop.observe': observe } })
     const [foreign, mine] = [(await stack.desktop('awake')).id, await own()]
@@ -254,7 +256,7 @@ describe('what a host says of desktops', () => {
     const asked: (() => void)[] = []
     const observe = (wish: unknown) => {
       const { promise, resolve } = Promise.withResolvers<object>()
-      asked.push(() => resolve(observation((wish as { desktopId: string }).desktopId)))
+      asked.push(() => resolve({ ...observation((wish as { desktopId: string }).desktopId), calls: 0 }))
       return promise
     }
     const peer = await rogue.linked({ handlers: { 'desktop.observe': observe } })
@@ -292,7 +294,7 @@ describe('what a host says of desktops', () => {
     await holder.client.query('begin')
     await holder.client.query('select 1 from desktops where id = $1 for update', [id])
     const before = stack.chronicle.find(/no record in the database/).length
-    await rogue.linked({ handlers: { 'host.inventory': async () => ({ items }), 'host.rejoin': rejoin } })
+    await rogue.linked({ handlers: { 'host.inventory': async () => ({ items, digests: [] }), 'host.rejoin': rejoin } })
     await waitFor('the orders', () => orders.length > 0)
     expect(orders).toHaveLength(101)
     expect(stack.chronicle.find(/no record in the database/).length - before).toBe(20)
@@ -340,7 +342,7 @@ describe('what a host answers', () => {
     }
     const peer = await rogue.linked({ facts, handlers })
     beat = () => peer.call('host.heartbeat', { facts: { ...modestFacts, ...facts }, running: [], activity: [] })
-    awake = async () => ({ resumedFrom: 'disk' })
+    awake = async () => ({ resumedFrom: 'disk', ready: true })
     id = (await stack.desktop('awake')).id
   })
   // It has no agent that would send heartbeats.

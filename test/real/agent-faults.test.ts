@@ -323,7 +323,10 @@ test.runIf(long)('two installations on one libvirtd do not see or touch each oth
   const mine = await desktops.take()
   const theirs = await KeptDesktop.boot(await newBench({ network: 'nat' }), memoryMiB)
   const [bench, other] = [mine.bench, theirs.bench]
-  const [here, there] = await Promise.all([bench.ask('host.inventory', {}), other.ask('host.inventory', {})])
+  const [here, there] = await Promise.all([
+    bench.ask('host.inventory', { known: [] }),
+    other.ask('host.inventory', { known: [] }),
+  ])
   expect(here.items.map(({ desktopId }) => desktopId)).toEqual([mine.id])
   expect(there.items.map(({ desktopId }) => desktopId)).toEqual([theirs.id])
   await expect(bench.observe(theirs.id)).rejects.toMatchObject({ code: 'unknown_desktop' })
@@ -354,5 +357,5 @@ test.runIf(long)('a destroy overtakes a save, and nothing of the desktop is left
   expect(await stage.domains(bench)).toEqual([])
   expect(existsSync(join(bench.memoryFolder, id))).toBe(false)
   expect(existsSync(join(bench.folder, 'disks', `${id}.qcow2`))).toBe(false)
-  expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
+  expect(await bench.ask('host.inventory', { known: [] })).toEqual({ items: [] })
 })

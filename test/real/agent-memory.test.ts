@@ -118,7 +118,7 @@ test('a truncated image fails the wake with a text for the customer; nothing is 
   await stage.checkDisk(bench, id)
   await bench.destroyed(desktop.nextTurn())
   expect(await stage.domains(bench)).toEqual([])
-  expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
+  expect(await bench.ask('host.inventory', { known: [] })).toEqual({ items: [] })
 })
 
 /** The mini image under that name, with a command that says when it is ready. */

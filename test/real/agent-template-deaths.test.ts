@@ -37,7 +37,7 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
   afterEach(async ({ task }) => {
     if (task.result?.state !== 'fail') return
     await bench.crash()
-    for (const { desktopId } of (await bench.ask('host.inventory', {})).items) await end(desktopId)
+    for (const { desktopId } of (await bench.ask('host.inventory', { known: [] })).items) await end(desktopId)
   })
 
   const templates = () => readdirSync(join(bench.folder, 'templates'))

@@ -50,15 +50,6 @@ test.each([
   expect(silent).toHaveBeenCalledTimes(1)
 })
 
-test('a replica of an older kind, which tells no pulse, is not taken for dead', () => {
-  const { opens, says, silent } = watched()
-  opens()
-  says(note({ ticket: 'a' }))
-  says(picture)
-  vi.advanceTimersByTime(100 * pulseEveryMs)
-  expect(silent).not.toHaveBeenCalled()
-})
-
 test('after the socket has closed it is not said', () => {
   const { opens, says, closes, silent } = watched()
   opens()

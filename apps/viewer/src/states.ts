@@ -21,7 +21,7 @@ export interface NextState {
 
 export interface Closed {
   code: number
-  /** From the service's last note; undefined if the connection broke, or a service of an older release sent none. */
+  /** From the service's last note; undefined if the connection broke. */
   cause: ScreenEndCause | undefined
   /** How long the page has had no picture. */
   darkForMs: number

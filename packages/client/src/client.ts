@@ -262,8 +262,8 @@ export function createClient(options: ClientOptions) {
       ),
 
     /**
-     * Part of a file, as a stream. If the file has another `version` than the one given, or its host is of an older release,
-     * it comes whole: look at `offset`.
+     * Part of a file, as a stream. If the file has another `version` than the one given, or no size that is known
+     * before its end, it comes whole: look at `offset`.
      */
     readFilePart: async (
       id: string,

@@ -129,7 +129,6 @@ export class OperationFailedError extends ConflictError {
     if (facts.operation) this.operation = facts.operation
   }
 
-  /** Undefined if the service is of an older release. */
   get causeCode(): RefusalCode | undefined {
     return this.problem?.cause_code ?? this.operation?.error_code ?? undefined
   }
@@ -174,8 +173,6 @@ export function errorOf(status: number, message: string, facts: FailureFacts): D
 
 function classOf(status: number, problem: ProblemJson | undefined): typeof DormouseError {
   if (status === 409 && problem?.code === 'stale_generation') return StaleGenerationError
-  // A service that sends no codes sends operation_id only for a failed operation.
-  if (status === 409 && problem?.operation_id && (problem.code ?? 'operation_failed') === 'operation_failed')
-    return OperationFailedError
+  if (status === 409 && problem?.code === 'operation_failed') return OperationFailedError
   return byStatus[status] ?? (status >= 500 ? ServerError : DormouseError)
 }

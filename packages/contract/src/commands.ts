@@ -56,7 +56,7 @@ export const execCommand = z.object({
   env: z.record(z.string(), z.string()),
   stdin: z.string().nullable(),
   timeoutSecs: durationSecs,
-  /** A command that reaches its timeout is a result, with what it had printed. Control planes before this field get a refusal. */
+  /** A command that reaches its timeout is a result, with what it had printed; otherwise a refusal. */
   showsTimeout: z.boolean().optional(),
 })
 export type ExecCommand = z.infer<typeof execCommand>
@@ -89,8 +89,8 @@ const transfer = z.object({
 export const writeFileCommand = transfer.extend({
   /** Null keeps the file's mode; a new file gets 0644. */
   mode: z.int().min(0).max(0o7777).nullable(),
-  /** Agents before this field make files of root. */
-  owner: z.string().nullish(),
+  /** Null: the owner of its folder. */
+  owner: z.string().nullable(),
 })
 export type WriteFileCommand = z.infer<typeof writeFileCommand>
 export const readFileCommand = transfer.extend({
@@ -116,12 +116,8 @@ export type RejoinOrder = z.infer<typeof rejoinOrder>
 
 const fenced = z.object({ fence })
 
-/** The registered image of a disk. Agents before this field look for a folder of its name. */
+/** The registered image of a disk. Without it, a folder of the host's own has its name. */
 const image = imageRef.optional()
-
-const screen = z.object({ desktopId: id, generation: z.int(), channel: channelToken })
-/** Pictures of the same share take turns with those of others. Control planes before this field send none. */
-const share = said(64).optional()
 
 const side = z.int().min(1).max(65_535)
 const sizeOf = z.object({ width: side, height: side })
@@ -188,9 +184,8 @@ export const commands = {
     payload: fenced.extend({ spec: desktopSpec, source: wakeSource, image }),
     result: z.object({
       resumedFrom,
-      /** Whether what its image calls ready has come true. Agents before this field say nothing of it. */
-      ready: z.boolean().optional(),
-      /** Agents before this field do not report it. */
+      /** Whether what its image calls ready has come true. */
+      ready: z.boolean(),
       path: wakePath.optional(),
     }),
   },
@@ -212,7 +207,7 @@ export const commands = {
   'desktop.ensureDestroyed': { payload: fenced, result: z.object({}) },
   /**
    * Nothing of the desktop is left on the host, because it goes on elsewhere. This turn is refused from then on; the desktop may
-   * come again in a later one. Agents before this command know no moves.
+   * come again in a later one.
    */
   'desktop.ensureAbsent': { payload: fenced, result: z.object({}) },
   /** The wake has settled: the spent image may go. */
@@ -220,25 +215,22 @@ export const commands = {
   'desktop.observe': {
     payload: z.object({ desktopId: id }),
     result: observation.extend({
-      /** Commands and transfers of the desktop that are in flight. Agents before this field do not report it. */
-      calls: z.int().min(0).optional(),
-      /** Only for a desktop that runs. Agents before this field report no activity. */
+      /** Commands and transfers of the desktop that are in flight. */
+      calls: z.int().min(0),
+      /** Only for a desktop that runs. */
       activity: guestActivity.optional(),
     }),
   },
-  /**
-   * With `known` digests: only the items of buckets whose digest is another, and the digests of all buckets. Agents before
-   * this field return all items and no digests.
-   */
+  /** The items of buckets whose digest is not the known one, and the digests of all buckets. */
   'host.inventory': {
-    payload: z.object({ known: inventoryDigests.optional() }),
-    result: z.object({ items: observations, digests: inventoryDigests.optional() }),
+    payload: z.object({ known: inventoryDigests }),
+    result: z.object({ items: observations, digests: inventoryDigests }),
   },
   'host.rejoin': {
     payload: z.object({ epoch: z.int().min(1), orders: listOf(rejoinOrder, mostDesktops) }),
     result: z.object({ items: observations }),
   },
-  /** The warm copies of sleeping desktops are ended: all of them, whatever wakes meanwhile. Agents before this command have none. */
+  /** The warm copies of sleeping desktops are ended: all of them, whatever wakes meanwhile. */
   'host.dropWarmCopies': { payload: z.object({}), result: z.object({ dropped: z.int().min(0) }) },
   /** What lies at the source of an image. Nothing but its manifest is read. */
   'image.inspect': {
@@ -247,7 +239,7 @@ export const commands = {
   },
   /**
    * The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. If it has the image,
-   * it makes a template for desktops of that size when it can. Agents before this field make none here.
+   * it makes a template for desktops of that size when it can.
    */
   'image.fetch': {
     payload: imageRef.extend({ template: desktopSpec.omit({ imageVersion: true }).optional() }),
@@ -257,14 +249,11 @@ export const commands = {
   'image.ensure': { payload: z.object({ image: imageRef, desktopId: id, operationId: id }), result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
   'stream.open': {
-    /** With `control`, screens that were opened with it before lose their input. Control planes before this field send none. */
-    payload: screen.extend({ claim: streamClaim.optional() }),
+    /** With `control`, screens that were opened with it before lose their input. */
+    payload: z.object({ desktopId: id, generation: z.int(), channel: channelToken, claim: streamClaim }),
     result: z.object({}),
   },
-  /**
-   * Keys and pointer, once: a repeated call does it again. A refused call does nothing. Agents before this command do not
-   * report `input` in their facts.
-   */
+  /** Keys and pointer, once: a repeated call does it again. A refused call does nothing. */
   'input.perform': { payload: inputCommand, result: inputResult },
   /** The batch stops before its next event, and releases what it holds. Does nothing if there is none. */
   'input.interrupt': { payload: z.object({ desktopId: id, batchId: id }), result: z.object({}) },
@@ -277,17 +266,18 @@ export const commands = {
       after: screenSequence.nullable(),
       settle,
       picture: z.object({ spec: pictureSpec, channel: channelToken }).nullable(),
-      share,
+      /** Pictures of the same share take turns with those of others. */
+      share: said(64),
     }),
     result: seenScreen,
   },
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
-  /** A step of an upload that may be interrupted. Agents before this command and the next refuse them. */
+  /** A step of an upload that may be interrupted. */
   'guest.uploadStep': { payload: uploadCommand, result: uploadResult },
   'guest.appendUpload': { payload: appendUploadCommand, result: appendUploadResult },
-  /** A page of entries of a folder. Agents before this command and the next refuse them. */
+  /** A page of entries of a folder. */
   'guest.listEntries': { payload: listEntriesCommand, result: listEntriesResult },
   /** Changes a file, folder or link in the guest. Not idempotent: a repeat may find its own effect. */
   'guest.changeEntry': { payload: changeEntryCommand, result: changeEntryResult },

@@ -4,7 +4,6 @@ import { expect, test } from 'vitest'
 import {
   argumentMaxBytes,
   commandMaxBytes,
-  commands,
   createDesktopBody,
   execBody,
   id,
@@ -96,10 +95,6 @@ test('a command is refused above what Linux takes as one argument, as one variab
       if (path !== 'cwd') expect(issue!.message).toMatch(/^must have at most [\d]+ bytes/)
     }
   }
-})
-
-test('an agent that says nothing of ready is understood, and nothing is made up for it', () => {
-  expect(commands['desktop.ensureAwake'].result.parse({ resumedFrom: 'disk' })).toEqual({ resumedFrom: 'disk' })
 })
 
 test('every 503 and 429 says when to come again', () => {

@@ -67,8 +67,8 @@ export const entryChange = z.discriminatedUnion('action', [
     path: z.string(),
     parents: z.boolean(),
     mode: modeBits.nullable(),
-    /** Agents before this field make folders of root. */
-    owner: z.string().nullish(),
+    /** Null: the owner of its folder. */
+    owner: z.string().nullable(),
   }),
   z.object({ action: z.literal('move'), path: z.string(), to: z.string(), overwrite: z.boolean() }),
   z.object({

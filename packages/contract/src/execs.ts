@@ -55,7 +55,7 @@ const target = z.object({ desktopId: id, generation: z.int() })
 const one = target.extend({ execId: id })
 const base64 = z.base64().max(1_048_576)
 
-/** The host's commands. Agents before these have none of them. */
+/** The host's commands. */
 export const execCommands = {
   /** It has been started, once: the same id again changes nothing. */
   'exec.start': {

@@ -30,8 +30,8 @@ export const uploadCommand = target.extend({
   step: z.enum(['prepare', 'measure', 'place', 'drop']),
   size: bytes.nullable(),
   mode: z.int().min(0).max(0o7777).nullable(),
-  /** Agents before this field make files of root. */
-  owner: z.string().nullish(),
+  /** Null: the owner of its folder. */
+  owner: z.string().nullable(),
 })
 export type UploadCommand = z.infer<typeof uploadCommand>
 export const uploadResult = z.object({

@@ -30,7 +30,7 @@ export type GuestChange = z.infer<typeof guestChange>
 const one = z.object({ desktopId: id, generation: z.int(), watchId: id })
 const offset = z.int().min(0)
 
-/** The host's commands. Agents before these have none of them. */
+/** The host's commands. */
 export const watchCommands = {
   /** The folder is watched: what happens from now on can be read. */
   'watch.start': {

@@ -12,7 +12,7 @@ const execResult = {
 
 const answers: Record<string, unknown> = {
   'desktop.ensureDisk': { made: true },
-  'desktop.ensureAwake': { resumedFrom: 'disk' },
+  'desktop.ensureAwake': { resumedFrom: 'disk', ready: true },
   'desktop.ensureHibernated': { memoryBytes: 1 },
   'desktop.ensureAsleep': { state: 'stopped', memoryLost: false },
   'guest.exec': execResult,
@@ -22,7 +22,8 @@ const answers: Record<string, unknown> = {
 
 /** The result of that command; `items` are what the host says it has. */
 export function answerOf(name: string, payload: unknown, items: () => object[]): unknown {
-  if (name === 'host.inventory' || name === 'host.rejoin') return { items: items() }
-  if (name === 'desktop.observe') return { ...items()[0], ...(payload as object) }
+  if (name === 'host.inventory') return { items: items(), digests: [] }
+  if (name === 'host.rejoin') return { items: items() }
+  if (name === 'desktop.observe') return { ...items()[0], calls: 0, ...(payload as object) }
   return answers[name] ?? {}
 }

@@ -17,9 +17,15 @@ export function guestCall(dice: Dice, desktopId: string): Asked {
   const exec = { desktopId, generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs: 1 }
   return dice.pick<Asked>([
     { name: 'guest.exec', payload: { ...exec, command: dice.pick<unknown>(['true', text(dice), ['a', text(dice)]]) } },
-    { name: 'guest.writeFile', payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), mode: null } },
-    { name: 'guest.readFile', payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]) } },
-    { name: 'stream.open', payload: { desktopId, generation: 1, channel } },
+    {
+      name: 'guest.writeFile',
+      payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), mode: null, owner: null },
+    },
+    {
+      name: 'guest.readFile',
+      payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), range: null, ifVersion: null },
+    },
+    { name: 'stream.open', payload: { desktopId, generation: 1, channel, claim: dice.pick(['view', 'control']) } },
   ])
 }
 
@@ -37,7 +43,7 @@ export function command(dice: Dice, desktopId: string): Asked {
     { name: 'desktop.ensureDestroyed', payload: { fence } },
     { name: 'desktop.tidy', payload: { fence } },
     { name: 'desktop.observe', payload: { desktopId } },
-    { name: 'host.inventory', payload: {} },
+    { name: 'host.inventory', payload: { known: [] } },
     { name: 'host.rejoin', payload: { epoch: 1, orders: dice.many(4, () => order) } },
     { name: dice.pick(['__proto__', 'constructor', 'x'.repeat(200)]), payload: value(dice) },
   ])

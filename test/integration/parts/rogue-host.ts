@@ -25,7 +25,7 @@ export const modestFacts = {
   ailment: null as string | null,
 }
 
-const emptyInventory: Handlers = { 'host.inventory': async () => ({ items: [] }) }
+const emptyInventory: Handlers = { 'host.inventory': async () => ({ items: [], digests: [] }) }
 const never = { minMs: 600_000, maxMs: 600_000 }
 
 export class RogueHost {

@@ -99,7 +99,7 @@ export class TwoHosts {
 
   /** That host has no file, no socket and no domain of it, and says so. */
   async expectNothingOn(host: Asked): Promise<void> {
-    expect((await host.ask('host.inventory', {})).items).toEqual([])
+    expect((await host.ask('host.inventory', { known: [] })).items).toEqual([])
     expect(filesOf(host, this.id)).toEqual([])
     expect(await this.#stageOf(host).domains(this.home)).toEqual([])
   }

@@ -93,7 +93,6 @@ export const desktopHandlers: { [N in Handled]: CommandHandler<N, DesktopDeps> }
   /** Every desktop of this installation, or those that differ from what the leader knows. */
   'host.inventory': async (deps, { known }) => {
     const items = await inventory(deps)
-    if (!known) return { items }
     const digests = digestsOf(items)
     return { items: unknownItems(items, digests, known), digests }
   },

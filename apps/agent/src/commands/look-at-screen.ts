@@ -17,7 +17,7 @@ interface LookDeps {
 
 export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps, request, signal, dialBack) => {
   requireAwake(deps.journal, request)
-  const { desktopId, picture, share = desktopId, ...look } = request
+  const { desktopId, picture, share, ...look } = request
   const looking = deps.inputs.look(desktopId, look, signal, async (session, see) => {
     if (!picture) return
     const bytes = await deps.pictures.make({ share, signal }, () => {

@@ -1,9 +1,9 @@
 // The manifest beside each memory image: what it belongs to, and whether it may still be restored. What changes later is in
 // fields of a fixed length within the file's first sector. So a change is one write in place, whole or not at all.
-import { closeSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
 import { id } from '@dormouse/contract'
 import { z } from 'zod'
-import { syncData, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
+import { syncData, unlessMissing } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
 
 export const manifestSchema = z.object({
@@ -48,16 +48,11 @@ export function createManifest(path: string, manifest: Manifest): void {
 export async function changeManifest(path: string, manifest: Manifest, { synced }: { synced: boolean }): Promise<void> {
   const file = openSync(path, 'r+')
   try {
-    if (hasFixedHead(file)) {
-      writeSync(file, headOf(manifest), 0)
-      if (synced) await syncData(file)
-      return
-    }
+    writeSync(file, headOf(manifest), 0)
+    if (synced) await syncData(file)
   } finally {
     closeSync(file)
   }
-  // Written by the release before.
-  await writeDurably(path, textOf(manifest)).catch(diskFull)
 }
 
 const textOf = (manifest: Manifest): string => {
@@ -73,12 +68,4 @@ const digestLength = 64 + '""'.length
 function headOf({ state, bytes, sha256 }: Pick<Manifest, 'state' | 'bytes' | 'sha256'>): string {
   const padded = (value: string | number | null, length: number) => JSON.stringify(value).padEnd(length)
   return `{"state":${padded(state, stateLength)},"bytes":${padded(bytes, bytesLength)},"sha256":${padded(sha256, digestLength)},`
-}
-
-const headForm = /^\{"state":(.{10}),"bytes":(.{16}),"sha256":(.{66}),/
-
-function hasFixedHead(file: number): boolean {
-  const head = Buffer.alloc(headOf({ state: 'intended', bytes: null, sha256: null }).length)
-  readSync(file, head, 0, head.length, 0)
-  return headForm.test(head.toString('latin1'))
 }

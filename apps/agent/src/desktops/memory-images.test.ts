@@ -1,14 +1,6 @@
 // Guarantee: space that one save was promised is not promised to another; a manifest is changed whole, whichever release
 // wrote it. (What is saved and restored: hibernate.test.ts.)
-import {
-  mkdtempDisposableSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdtempDisposableSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { mkdtemp, mkdtempDisposable, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -101,19 +93,6 @@ test('what changes an image from outside is noticed: its size, its header, its m
   expect(seen()).toEqual([])
   await memory.intend(fenceOf(id, 1, 4), savedBy, 'mini')
   expect(seen()).toEqual([['intended', null, '']])
-})
-
-test('a manifest of the release before is read, and marked as spent', async () => {
-  using saved = await savedMemory()
-  const { memory, image, id } = saved
-  const old = { ...image.manifest, state: 'complete', bytes: 200 }
-  writeFileSync(image.manifestPath, `${JSON.stringify(old, null, 1)}\n`)
-  const [found] = memory.list(id)
-  expect(found?.manifest).toEqual(old)
-  memory.verify(found!)
-  await memory.spend(found!)
-  expect(memory.list(id)[0]?.manifest).toEqual({ ...old, state: 'spent' })
-  expect(readdirSync(join(image.path, '..'))).toHaveLength(2)
 })
 
 test('a manifest that was cut off before its image was begun is no image', async () => {

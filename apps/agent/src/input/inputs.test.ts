@@ -82,7 +82,7 @@ test('the screen settles after a change, and its picture and sequence are those 
   expect(after.sequence).not.toBe(before.sequence)
   expect('seen' in result && result.seen?.sequence).toBe(after.sequence)
 })
-const look = { wait: null, after: null, settle: { quietMs: 50, maxMs: 5_000 }, picture: null }
+const look = { wait: null, after: null, settle: { quietMs: 50, maxMs: 5_000 }, picture: null, share: 'a' }
 
 test('a screen that changes nothing is reported at the end of the time, not failed', async () => {
   const result = await perform([{ type: 'wait', ms: 1 }], { settle: { quietMs: 50, maxMs: 100 } })

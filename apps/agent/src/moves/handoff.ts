@@ -7,8 +7,7 @@ import { type Manifest, manifestSchema } from '../desktops/manifests.ts'
 /** Parts of the entry in the old host's journal. */
 const entryParts = {
   ready: z.boolean(),
-  /** Missing in the handoffs of earlier releases. */
-  furnished: z.boolean().default(true),
+  furnished: z.boolean(),
 }
 
 /** The old host's: which files there are. */

@@ -50,7 +50,7 @@ async function whole(bench: Bench, turn = 50): Promise<string> {
   return bench.run(id, 'cat /run/note /root/note')
 }
 
-const items = async (bench: Bench) => (await bench.ask('host.inventory', {})).items
+const items = async (bench: Bench) => (await bench.ask('host.inventory', { known: [] })).items
 
 /** Nothing of it is left there, and nothing is reported. */
 async function expectNothing(bench: Bench): Promise<void> {
@@ -357,7 +357,7 @@ test('files that are larger than the desktop may be are refused before anything 
   const key = 'A'.repeat(43)
   const prepare = (handoff: object) =>
     away.ask('move.prepare', { fence, kind: 'cold', spec, imageDigest: '', key, handoff: JSON.stringify(handoff) })
-  const huge = { diskBytes: 2 ** 50, ready: false, memory: null }
+  const huge = { diskBytes: 2 ** 50, ready: false, furnished: true, memory: null }
   await expect(prepare(huge)).rejects.toMatchObject({ detail: expect.stringMatching(/larger/) })
   expect((await items(away))[0]).not.toHaveProperty('move')
   expect(await away.driver.hasDisk(id)).toBe(false)

@@ -146,7 +146,8 @@ describe.each(kinds)('with %s', (kind, path) => {
 
   test('entries are made, moved, copied, changed and removed, and nothing else is touched', async () => {
     const at = (name: string) => join(dir, 'change', name)
-    const make = (name: string, parents = true) => change({ action: 'mkdir', path: at(name), parents, mode: null })
+    const make = (name: string, parents = true) =>
+      change({ action: 'mkdir', path: at(name), parents, mode: null, owner: null })
     const put = (action: 'move' | 'copy', path: string, to: string, overwrite = false, recursive = false) =>
       change({ action, path: at(path), to: at(to), overwrite, recursive })
     const remove = (name: string, recursive = false) => change({ action: 'remove', path: at(name), recursive })

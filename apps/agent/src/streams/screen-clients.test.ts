@@ -45,7 +45,7 @@ async function holding(clients: ScreenClients, desktopId: string, claim: StreamC
 test('chunks of any size arrive whole, in both directions, also with a slow reader', async () => {
   await using way = await channels()
   const [screen, qemu] = duplexPair()
-  const over = new ScreenClients().join({ desktopId: newId() }, screen, way.left, log)
+  const over = new ScreenClients().join({ claim: 'view', desktopId: newId() }, screen, way.left, log)
   const said = Array.from({ length: 60 }, (_, i) => Buffer.alloc(i % 3 === 0 ? 65_536 : 1_000 + i, i))
   const whole = Buffer.concat(said)
   for (const piece of said) qemu.write(piece)
@@ -61,7 +61,7 @@ test('chunks of any size arrive whole, in both directions, also with a slow read
 test('a screen that ends, ends its channel', async () => {
   await using way = await channels()
   const [screen, qemu] = duplexPair()
-  const over = new ScreenClients().join({ desktopId: newId() }, screen, way.left, log)
+  const over = new ScreenClients().join({ claim: 'view', desktopId: newId() }, screen, way.left, log)
   qemu.end()
   expect((await buffer(way.right)).length).toBe(0)
   way.right.destroy()

@@ -24,7 +24,7 @@ export class ScreenClients {
 
   /** Copies in both directions, with back-pressure, until one side ends, and then ends the other. */
   async join(
-    { desktopId, claim }: { desktopId: DesktopId; claim?: StreamClaim | undefined },
+    { desktopId, claim }: { desktopId: DesktopId; claim: StreamClaim },
     screen: Duplex,
     channel: Duplex,
     log: Log,

@@ -22,15 +22,15 @@ function waysIn(desktopId: string, generation: number): { [N in WayIn]: CommandP
   const briefly = { offset: 0, waitMs: 1 }
   const screen = { space: null, expectedScreen: null, paceMs: 1, settle: null }
   return {
-    'stream.open': { ...to, channel },
-    'screen.look': { ...to, wait: null, after: null, settle: { quietMs: 1, maxMs: 1 }, picture: null },
+    'stream.open': { ...to, channel, claim: 'view' },
+    'screen.look': { ...to, wait: null, after: null, settle: { quietMs: 1, maxMs: 1 }, picture: null, share: '' },
     'input.perform': { ...to, batchId: newId(), actions: [{ type: 'move', x: 1, y: 1 }], ...screen },
     'clipboard.read': to,
     'clipboard.write': { ...to, text: 'x' },
     'guest.exec': { ...to, ...started, stdin: null, timeoutSecs },
-    'guest.writeFile': { ...file, mode: null },
+    'guest.writeFile': { ...file, mode: null, owner: null },
     'guest.readFile': { ...file, range: null, ifVersion: null },
-    'guest.uploadStep': { ...to, path, uploadId: newId(), step: 'measure', size: null, mode: null },
+    'guest.uploadStep': { ...to, path, uploadId: newId(), step: 'measure', size: null, mode: null, owner: null },
     'guest.appendUpload': { ...file, uploadId: newId(), offset: 0 },
     'guest.readArchive': { ...file, path: '/tmp' },
     'guest.writeArchive': { ...file, path: '/tmp/way-in-too', owner: null },

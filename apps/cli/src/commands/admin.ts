@@ -42,7 +42,7 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
     .description('list organisations')
     .action(async (options: JsonOption) => {
       const found = await operator().listOrgs({ signal })
-      const byDefault = limitByDefault(found.default_max_desktops)
+      const byDefault = `${found.default_max_desktops} (default)`
       const rows = found.orgs.map((one) => [one.id, one.name, one.max_desktops ?? byDefault, one.created_at])
       show(options, found, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
     })
@@ -189,9 +189,6 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
 
 const trustWords = ({ name, was_withheld }: TrustedHostJson): string =>
   was_withheld === false ? `${name} was not withheld; nothing to do\n` : `${name} is trusted: it gets commands again\n`
-
-/** A service of the release before does not say it. */
-const limitByDefault = (count: number | undefined) => (count === undefined ? 'default' : `${count} (default)`)
 
 const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 'default'
 

@@ -51,8 +51,7 @@ async function refuseDesktops(
 ): Promise<void> {
   if (desktops === 0) return
   const listed = (await admin.listDesktops({ host_id: id }, { signal })).desktops
-  // A control plane of the release before lists those of all hosts.
-  const here = listed.filter((each) => each.host_id === id).map((each) => each.id)
+  const here = listed.map((each) => each.id)
   throw new CliError(
     `${name} has ${desktops} ${desktops === 1 ? 'desktop' : 'desktops'}: ${shortened(here)}`,
     'move or destroy them first: docs/runbooks/drain-a-host.md',

@@ -159,7 +159,7 @@ export class DrainRunner {
       { timeoutMs: observeTimeoutMs },
     )
     // The step itself fails if the host does not answer.
-    const { calls = 0 } = await observed.catch(() => ({ calls: 0 }))
+    const { calls } = await observed.catch(() => ({ calls: 0 }))
     return calls > 0 ? since : undefined
   }
 

@@ -85,7 +85,7 @@ export class Comparison {
     const sight = await this.#sight(hostId)
     const known = this.#compared.known(hostId, sight.digests)
     const told = await links.command(hostId, 'host.inventory', { known }, { timeoutMs: commandTimeoutMs })
-    const buckets = [...known.keys()].filter((bucket) => !told.digests || told.digests[bucket] !== known[bucket])
+    const buckets = [...known.keys()].filter((bucket) => told.digests[bucket] !== known[bucket])
     if (buckets.length === 0) return this.#alarm(hostId, [], [])
     const asked = new Set(buckets)
     const latest = new Map(
@@ -155,7 +155,7 @@ export class Comparison {
     sight: Sight & desktops.Believed,
     items: ReadonlyMap<string, Observation>,
     buckets: number[],
-    digests: readonly string[] | undefined,
+    digests: readonly string[],
   ): Promise<RejoinOrder[]> {
     const view = await this.#view(sight.hostId, [...items.keys()], buckets)
     const differs = new Set<number>()
@@ -176,8 +176,8 @@ export class Comparison {
       await guarded(this.#options.log, () => this.#correctIn(sight, row.id, undefined))
     }
     // The other buckets agree as before.
-    const rows = digests?.map((_, bucket) => (buckets.includes(bucket) ? view : sight).digests[bucket])
-    if (digests && rows) this.#compared.note(sight.hostId, digests, rows, differs)
+    const rows = digests.map((_, bucket) => (buckets.includes(bucket) ? view : sight).digests[bucket])
+    this.#compared.note(sight.hostId, digests, rows, differs)
     return orders
   }
 

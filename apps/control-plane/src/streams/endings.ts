@@ -16,7 +16,6 @@ const newUrl = 'ask for a new URL'
 const table = {
   takenOver: { code: takenOver, why: 'another client took the claim, or its holder opened it elsewhere' },
   asleep: { code: asleep, why: 'the desktop is not awake', next: 'wake it' },
-  // Pages of the release before match this reason, so it must not change before the next release.
   waking: { code: asleep, why: 'the desktop is waking', next: 'open it again in a moment' },
   restarted: { code: hostLost, why: 'the desktop was restarted', next: 'open it again' },
   destroyed: { code: destroyed, why: 'the desktop was destroyed' },

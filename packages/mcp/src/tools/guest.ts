@@ -166,7 +166,7 @@ export const readFile = tool({
   run: async ({ desktop_id: id, path, offset }, { client, signal }) => {
     const part = await client.readFilePart(id, path, { offset, length: readMaxBytes, signal })
     const bytes = await buffer(part.stream)
-    // A host of an older release sends the whole file.
+    // A file whose size is not known before its end comes whole.
     const wanted = bytes.subarray(offset - part.offset, offset - part.offset + readMaxBytes)
     const text = textOf(wanted)
     if (text === undefined) throw new InvalidRequestError(`${path} is not text; use desktop_run to look into it`)

@@ -147,8 +147,8 @@ export class JsonFolder<T> {
 
 const isSame = (a: Version, b: Version) => a.mtimeMs === b.mtimeMs && a.size === b.size && a.ino === b.ino
 
-/** The last line that is whole. The release before wrote one without a line feed. */
+/** The last line that is whole. */
 function lastLine(text: string): string {
   const end = text.lastIndexOf('\n')
-  return end < 0 ? text : text.slice(text.lastIndexOf('\n', end - 1) + 1, end)
+  return text.slice(text.lastIndexOf('\n', end - 1) + 1, Math.max(0, end))
 }
