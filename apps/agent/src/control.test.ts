@@ -8,7 +8,7 @@ import { expect, test } from 'vitest'
 import type { DialBack } from './commands/handler.ts'
 import { Control } from './control.ts'
 
-/** A replica that takes channels as it is told, and a host that has dialled it. */
+/** A replica that accepts channels as the test wants, and a host that has dialled it. */
 async function stage(take: (channel: Channel) => void, admit: () => Promise<void> = async () => undefined) {
   const server = createServer()
   const doors = openDoors(server)

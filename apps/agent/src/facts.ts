@@ -19,8 +19,8 @@ export class Facts {
   #asked = false
 
   /**
-   * `problem` returns any problem of the host besides its hypervisor, `own` what it knows of images besides their names, and of
-   * warm copies; `given` is what the configuration says.
+   * `problem` returns any problem of the host besides its hypervisor, `own` returns its facts about images besides their names,
+   * and about warm copies; `given` is from the configuration.
    */
   constructor(
     driver: Driver,

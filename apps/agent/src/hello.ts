@@ -1,4 +1,4 @@
-// What this host says to a control plane: who it is and what it has at first, and with each heartbeat what runs.
+// What this host sends to a control plane: who it is and what it has at first, and with each heartbeat what runs.
 import { type Heartbeat, type Hello, linkProtocol, type Observation } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Activity } from './desktops/activity.ts'

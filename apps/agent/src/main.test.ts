@@ -1,4 +1,4 @@
-// Guarantee: however the program is called, it ends as it should, and a start that fails says last why.
+// Guarantee: however the program is called, it ends as it should, and a start that fails prints the reason last.
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempDisposableSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

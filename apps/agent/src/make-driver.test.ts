@@ -1,4 +1,4 @@
-// Guarantee: a host says how many processors it has, or as many as it is to offer.
+// Guarantee: a host reports how many processors it has, or as many as it is set to offer.
 import { mkdtempDisposableSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -54,7 +54,7 @@ export interface PartsOptions {
   fetchLimits?: ProgressLimits
   /** Above these, what a guest uses is activity. */
   thresholds: Thresholds
-  /** How much longer than its timeout an idle desktop runs while no leader is heard; undefined for as long as it likes. */
+  /** How much longer than its timeout an idle desktop runs while there is no contact with a leader; undefined for no limit. */
   leaderGraceMs?: number | undefined
   failpoints: Failpoints
   report: SendReport

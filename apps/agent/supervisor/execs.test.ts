@@ -247,7 +247,7 @@ test('many at once and one after another leave no process', async () => {
 })
 
 const big = 40 * 2 ** 20
-/** As long as it says, and the same each time. */
+/** As long as given, and the same each time. */
 const printing = `yes 0123456789abcdef | head -c ${big}`
 
 test('a command that waits for its reader loses no byte of it, however slow the reader is, and how often it asks again', async () => {

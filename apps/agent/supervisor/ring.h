@@ -61,8 +61,8 @@ static void sync_stream(struct record *r, int which) {
 static u8 is_full[3];
 
 /**
- * True while the command has to wait for a reader of this stream: half of the ring has not been read, and the ring cannot grow. The
- * other half is for what a reader that lost its connection asks for again. Without a reader for READER_SECS, nothing waits.
+ * True while the command has to wait for a reader of this stream: half of the ring has not been read, and the ring cannot grow.
+ * The other half is for what a reader that lost its connection requests again. Without a reader for READER_SECS, nothing waits.
  */
 static int waits_for_reader(struct head *h, int which) {
   struct stream *s = &h->streams[which];

@@ -118,7 +118,7 @@ static u64 milliseconds(void) {
 }
 
 enum { ANSWER_BYTES = 4000, ANSWER_HEAD_BYTES = 48 };
-/** With its head, what is said is one write: of a pipe's 4 KiB nothing comes between. */
+/** A message and its head are one write: nothing comes in between, up to a pipe's 4 KiB. */
 static char answer[ANSWER_HEAD_BYTES + ANSWER_BYTES];
 static char *const said = answer + ANSWER_HEAD_BYTES;
 static u64 said_bytes;

@@ -7,7 +7,7 @@ enum { WATCHED = IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOV
 enum { MOST_FOLDERS = 8192, PATH_BYTES = 8192, UNREAD_SECS = 600, LOOK_MS = 30000, PAIR_MS = 50, GATHER_MS = 10 };
 
 struct event { int wd; u32 mask, cookie, bytes; char name[]; };
-/** A watched folder. The first is the one that was asked for; the others have their name in another one. */
+/** A watched folder. The first is the requested one; each other one is below another watched folder. */
 struct node { int wd, parent, is_new; char name[256]; };
 
 static struct node nodes[MOST_FOLDERS];

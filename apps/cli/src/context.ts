@@ -49,7 +49,7 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
 const customerPrefix = 'svc_sk_'
 const operatorPrefix = 'svc_op_'
 
-/** The service would say 401 alone: it knows no key of the other kind. */
+/** The service would only return 401: it has no key of the other kind. */
 function wrongKey(variable: string, what: string): CliError {
   const next =
     variable === 'DORMOUSE_API_KEY'

@@ -208,7 +208,7 @@ function byKind(error: DormouseError, { command = '<command>' }: About): string 
   if (error instanceof ConnectionError) return toConnect[error.why]
   if (error instanceof UnavailableError || error instanceof RateLimitError) return 'retry in a moment'
   if (error instanceof InvalidRequestError) return `\`dormouse ${command} --help\` shows what it takes`
-  // Every other refusal says itself what to do.
+  // Every other refusal's text contains what to do.
   return error instanceof ServerError && error.requestId
     ? `quote request id ${error.requestId} to the operator`
     : undefined

@@ -45,7 +45,7 @@ export function integerFrom(min: number, max = Number.MAX_SAFE_INTEGER): (text: 
 // Only its type: this program starts faster without the contract's schemas.
 const longestSecs: typeof execTimeoutLongestSecs = 31_536_000
 
-/** How long a command may take; what the help says is what is checked. */
+/** How long a command may take; the help states what is checked. */
 export function execTimeout(): Option {
   const limit = `at most ${longestSecs}`
   return new Option('--timeout-secs <n>', `kill it after this long awake (default: never; ${limit})`).argParser(

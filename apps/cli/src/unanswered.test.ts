@@ -1,4 +1,4 @@
-// Guarantee: whatever keeps a request from its response, the command line says what it is and what helps.
+// Guarantee: whatever keeps a request from its response, the command line prints what it is and what helps.
 import { writeFileSync } from 'node:fs'
 import { createServer as createPlainServer } from 'node:http'
 import { createServer } from 'node:https'
@@ -24,7 +24,7 @@ const old = pem(
   'MIIBXzCCAQWgAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwHhcNMjAwMTAxMDAwMDAwWhcNMjAwMTAyMDAwMDAwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQwDr+fsViN7Sf8jMf4CAEOb7TzBpuQmDr6IFWVLh7PZO/QeebMnPD2x37AbLVB4EyEdZa/JIdvQcTkwln8bnpLo0gwRjAUBgNVHREEDTALgglsb2NhbGhvc3QwDwYDVR0TAQH/BAUwAwEB/zAdBgNVHQ4EFgQU+C7IX4dKQExDxoeWL3djnWp+c6gwCgYIKoZIzj0EAwIDSAAwRQIhANXwoKY/jUawFDyHsAJzUCldi3xkHX8ytBE2gWLvWfa0AiAdg5L0BhYP+2hSNc9/DTu6zQ3hv+DIEi75HUB5evPnkw==',
 )
 
-/** What the command line says of a service there. Certificates that a machine trusts are read when a process starts. */
+/** What the command line prints about a service there. Certificates that a machine trusts are read when a process starts. */
 async function said(url: string, trusted?: string): Promise<string> {
   const env = { DORMOUSE_URL: url, DORMOUSE_API_KEY: 'svc_sk_secret' }
   const { code, stdout, stderr } = trusted === undefined ? await here(env) : await elsewhere(env, trusted)

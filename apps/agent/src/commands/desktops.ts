@@ -90,7 +90,7 @@ export const desktopHandlers: { [N in Handled]: CommandHandler<N, DesktopDeps> }
     return { ...seen, calls, activity: deps.activity.of(desktopId, seen.generation) }
   },
 
-  /** Every desktop of this installation, or those that differ from what the leader knows. */
+  /** Every desktop of this installation, or those that differ from what the leader has. */
   'host.inventory': async (deps, { known }) => {
     const items = await inventory(deps)
     const digests = digestsOf(items)

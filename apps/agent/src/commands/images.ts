@@ -20,7 +20,7 @@ type Handled = Extract<CommandName, `image.${string}`>
 const inspectTimeoutMs = 10_000
 
 export const imageHandlers: { [N in Handled]: CommandHandler<N, Deps> } = {
-  /** What lies at the source of an image that is about to be registered. */
+  /** What is at the source of an image that is about to be registered. */
   'image.inspect': async (_deps, { source }, signal) => {
     const { text, digest } = await fetchManifest(sourceOf(source), signal, inspectTimeoutMs)
     const { name, version, bytes } = parseFetchable(text)

@@ -31,6 +31,6 @@ export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps
       throw transferError(error)
     })
   })
-  // A screen that stands still answers nothing.
+  // A paused screen sends nothing.
   return await unlessAborted(looking, signal)
 }

@@ -1,4 +1,4 @@
-// Guarantee: a transfer that ends early has the reason for which it ended, even if its streams heard of it twice.
+// Guarantee: a transfer that ends early has the reason for which it ended, even if its streams got that reason twice.
 import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'

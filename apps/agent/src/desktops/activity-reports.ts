@@ -1,4 +1,4 @@
-// What a heartbeat says of the desktops' activity: on each link only what has changed since the heartbeat before.
+// What a heartbeat reports of the desktops' activity: on each link only what has changed since the heartbeat before.
 import type { DesktopId, GuestActivity } from '@dormouse/contract'
 import type { Activity } from './activity.ts'
 

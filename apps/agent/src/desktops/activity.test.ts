@@ -1,4 +1,4 @@
-// Guarantee: a desktop that is used is never called idle, and a report says only what is new.
+// Guarantee: a desktop that is used is never called idle, and a report has only what is new.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Activity } from './activity.ts'

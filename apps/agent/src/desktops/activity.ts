@@ -93,7 +93,7 @@ export class Activity {
     }
   }
 
-  /** Differs whenever a report of the desktop would say something new. */
+  /** Differs whenever a report of the desktop would have something new. */
   mark(desktopId: DesktopId, generation: number): string {
     const known = this.#of(desktopId)
     const classes = hostClasses.map((what) => (isBusy(known, what) ? 'now' : known.lastAt.get(what)))

@@ -17,7 +17,7 @@ interface ExecActivityDeps {
 
 interface Known {
   generation: number
-  /** False until its guest was asked: it may have execs of before, or of another host. */
+  /** False until its guest was checked: it may have older execs, or some from another host. */
   isLookedAt: boolean
   /** From each running exec to how many bytes it had moved at the last check. */
   bytes: Map<string, number>
@@ -91,7 +91,7 @@ export class ExecActivity {
       if (this.#known.get(desktopId) !== known) return
       this.#note(desktopId, known, reports)
     } catch (error) {
-      // It is asked again.
+      // It is checked again.
       known.isSilent = true
       if (!(error instanceof Refusal)) throw error
     }

@@ -91,7 +91,7 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
   return true
 }
 
-/** It may be told several times: all of it is the same. */
+/** It may be sent several times: the result is the same. */
 async function identify({ guests }: FirstWakeDeps, turn: Turn, news: WakeNews): Promise<void> {
   const deadline = performance.now() + identityMs
   for (;;) {

@@ -1,4 +1,4 @@
-// What lies in the folders of saved memories. Files are small and read on this thread: a turn of the thread pool takes ten
+// The contents of the folders of saved memories. Files are small and read on this thread: a turn of the thread pool takes ten
 // times as long. Each command looks several times, so a file is read again only when it has changed.
 import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -10,7 +10,7 @@ export function digestsOf(items: readonly Observation[]): string[] {
   return lines.map((bucket) => createHash('sha256').update(bucket.sort().join('\n')).digest('hex'))
 }
 
-/** The items of the buckets that the leader does not know. */
+/** The items of the buckets that differ from the leader's. */
 export function unknownItems(
   items: readonly Observation[],
   digests: readonly string[],

@@ -1,4 +1,4 @@
-// Guarantee: what a host says of its desktops costs it no more for those that were destroyed long ago.
+// Guarantee: desktops that were destroyed long ago do not make a host's inventory cost more.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, spec } from '../testing/bench.ts'
@@ -8,7 +8,7 @@ async function bury(bench: Bench, count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, () => bench.destroyed(fenceOf(newId(), 1, 1))))
 }
 
-/** How often the hypervisor is asked for one inventory, and what the inventory says. */
+/** How many calls of the hypervisor one inventory takes, and what is in it. */
 async function inventoried(bench: Bench) {
   const { counts } = bench.driver.faults
   const before = counts.list ?? 0

@@ -4,7 +4,7 @@ import { before } from '../mechanics/deadlines.ts'
 import type { Entry } from './journal-entry.ts'
 import { isWarm, judge, type LookDeps, look, lookAtAll, type Situation } from './situation.ts'
 
-/** For a guest that may be asleep. QEMU says it at once; one that hangs never does. */
+/** For a guest that may be asleep. QEMU reports that at once; a QEMU that hangs never does. */
 const asleepMs = 2_000
 
 /** What exists of one desktop now; undefined if nothing does and nothing ever did. */

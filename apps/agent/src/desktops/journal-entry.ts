@@ -84,7 +84,9 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   departedAt: null,
 })
 
-/** What an entry says of a desktop when nothing of it is on the host: after a destroy, a move away, and before one to this host. */
+/**
+ * The fields of an entry if nothing of the desktop is on the host: after a destroy, a move away, and before one to this host.
+ */
 export const nothingHere: Note = {
   move: null,
   running: false,

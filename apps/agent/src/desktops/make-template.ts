@@ -1,5 +1,5 @@
-// How a template is made: a guest that is nobody's is booted from the image, sealed, saved and ended. Whatever fails or dies on the
-// way leaves no template.
+// How a template is made: a guest that belongs to no desktop is booted from the image, sealed, saved and ended. Whatever fails
+// or dies on the way leaves no template.
 import type { DesktopSpec, ExecCommand } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'

@@ -1,5 +1,5 @@
-// Guarantee: a boot waits for what its image calls ready, for as long as there is time, and says truly whether it came; a
-// memory that comes back waits for nothing.
+// Guarantee: a boot waits for what its image calls ready, for as long as there is time, and reports whether it came; a restored
+// memory waits for nothing.
 import { newId } from '@dormouse/contract'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Bench, fenceOf, until } from '../testing/bench.ts'

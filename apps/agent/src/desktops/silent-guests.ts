@@ -1,5 +1,5 @@
-// Why a guest does not answer, if its host can see that: it has suspended itself, or something has paused it. The control plane is
-// told at the same time, and hibernates the desktop.
+// Why a guest does not answer, if its host can see that: it has suspended itself, or something has paused it. A report goes to
+// the control plane at the same time, and it hibernates the desktop.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type Observation, Refusal, type RefusalCode, refuse } from '@dormouse/contract'
 import { before } from '../mechanics/deadlines.ts'
@@ -46,7 +46,7 @@ function refusePaused(pause: Observation['pause']): void {
   if (pause) refuse('guest_suspended')
 }
 
-/** What stands its guest still, unless the host's own work does. The control plane is told what only a wake ends. */
+/** What pauses its guest, unless the host's own work does. What only a wake ends is reported to the control plane. */
 async function pauseOf(deps: SilenceDeps, desktopId: DesktopId): Promise<Observation['pause']> {
   if (!deps.journal.read(desktopId)?.running || deps.turns.busy(desktopId)) return undefined
   const seen = await before(

@@ -1,4 +1,4 @@
-// Which saved memory may be restored, told from what lies there. (What a wake makes of it: wake.test.ts.)
+// Which saved memory may be restored, decided by what is there. (What a wake makes of it: wake.test.ts.)
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import type { Domain } from '../driver/driver.ts'

@@ -56,7 +56,7 @@ test('a guest that was paused for want of space is told once, ails its host, and
   await space.check()
   expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
   bench.driver.faults.diskFull = false
-  // Also by an agent that has just started, which has heard of no pause.
+  // Also by an agent that has just started, which has seen no pause.
   await bench.crash()
   await bench.parts.space.check()
   await until(() => bench.parts.watch.running().length === 1)

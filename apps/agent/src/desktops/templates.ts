@@ -143,7 +143,7 @@ export class Templates {
     })
   }
 
-  /** A copy of it has not become a desktop. If it was removed or replaced meanwhile, that tells nothing. */
+  /** A copy of it has not become a desktop. If it was removed or replaced meanwhile, that means nothing. */
   async failed(template: Template): Promise<void> {
     const { key } = template
     if (this.#usable.get(key) !== template || this.#countFailure(key) < maxFailures) return

@@ -41,7 +41,7 @@ interface TurnOptions {
   moves?: boolean
 }
 
-/** Work that no command asks for has no deadline. */
+/** Work without a command has no deadline. */
 const idleWorkMs = 86_400_000
 
 const superseded = () => new Refusal('superseded', 'a later request for this desktop was accepted')

@@ -205,7 +205,7 @@ test('one that ran while no agent looked is not ended as a copy', async () => {
   const { id, bootId } = await asleep(bench)
   await bench.down()
   await bench.up()
-  // No event tells of it: the agent was not there.
+  // There is no event of it: the agent did not run.
   bench.driver.listen = () => undefined
   const domain = bench.driver.domain.bind(bench.driver)
   bench.driver.isKept = async () => false

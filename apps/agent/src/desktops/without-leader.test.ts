@@ -1,4 +1,4 @@
-// Guarantee: a host that hears no leader hibernates what is idle by the last rules, and nothing else; afterwards commands go on.
+// Guarantee: a host without a leader hibernates what is idle by the last rules, and nothing else; afterwards commands go on.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, until } from '../testing/bench.ts'

@@ -1,4 +1,5 @@
-// Hibernates idle desktops while this host hears no leader, by the rules that the last leader sent. Off unless it is configured.
+// Hibernates idle desktops while this host has no contact with a leader, by the rules that the last leader sent. Off unless it
+// is configured.
 import type { DesktopId, HeartbeatAnswer, IdleRule } from '@dormouse/contract'
 import { Refusal } from '@dormouse/contract'
 import { eachApart } from '@dormouse/process'
@@ -12,7 +13,7 @@ interface Deps extends SaveDeps {
 }
 
 interface Options {
-  /** How much longer than a desktop's timeout no leader must have been heard; undefined switches it off. */
+  /** How much longer than a desktop's timeout the contact must have been lost; undefined switches it off. */
   graceMs: number | undefined
   now?: () => number
 }

@@ -149,7 +149,7 @@ export interface Driver {
    * bytes.
    */
   screen(desktopId: DesktopId): Promise<Duplex>
-  /** What its image says of its keyboard. */
+  /** The keyboard that its image names. */
   keyboard(desktopId: DesktopId): Promise<GuestKeyboard>
   /** Whether the guest's program that shares its clipboard is connected. */
   clipboardConnected(desktopId: DesktopId): Promise<boolean>

@@ -17,8 +17,8 @@ export class AgentRefused extends Error {
 }
 
 /**
- * What a guest is told when its memory was restored. Each time it also gets the time and new randomness: it may have the
- * clock and the random numbers of another moment, or of another guest.
+ * What a guest gets when its memory was restored. Each time it also gets the time and new randomness: it may have the clock and
+ * the random numbers of another moment, or of another guest.
  */
 export interface WakeNews {
   /** Absolute paths whose folder exists; without spaces. Without `bytes`, the file is removed. */

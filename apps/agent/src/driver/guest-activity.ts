@@ -1,5 +1,5 @@
-// A guest's activity as its host sees it: tells a guest that is busy from one that will not answer. A busy guest uses
-// processor time; one that hangs or is stopped does not.
+// A guest's activity as its host sees it: distinguishes a busy guest from one that will not answer. A busy guest uses processor
+// time; one that hangs or is stopped does not.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface GuestActivity {

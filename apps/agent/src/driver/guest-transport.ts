@@ -1,4 +1,4 @@
-// What a guest can be asked to do.
+// What can be done in a guest.
 import {
   type EntryChange,
   type ExecCommand,
@@ -18,7 +18,7 @@ export class CommandLost extends Refusal {
   }
 }
 
-/** What a guest's agent is for: it says that the guest is alive, sets its clock, and brings in what the rest needs. */
+/** What a guest's agent is for: it shows that the guest is alive, sets its clock, and brings in what the rest needs. */
 export interface GuestAgent {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */
   ping(): Promise<void>
@@ -41,7 +41,7 @@ export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
   bringIn(): Promise<void>
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
-  /** Starts a script of ours that answers what it is sent; undefined if that cannot be had at once. */
+  /** Starts a script of ours that replies to what it is sent; undefined if it cannot start at once. */
   converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>

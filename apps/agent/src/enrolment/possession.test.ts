@@ -25,7 +25,7 @@ function stage() {
   return { stateDir, id, other, take, [Symbol.dispose]: () => at[Symbol.dispose]() }
 }
 
-/** Another process that takes the folder and keeps it; tells what came of it. */
+/** Another process that takes the folder and keeps it; returns what came of it. */
 async function another(stateDir: string) {
   const module = new URL('./possession.ts', import.meta.url).href
   const program = `import { takeFolder } from ${JSON.stringify(module)}

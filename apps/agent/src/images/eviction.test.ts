@@ -1,4 +1,5 @@
-// Guarantee: on a short disk unused images go, the one used longest ago first; one that a disk stands on, or is about to, stays.
+// Guarantee: on a disk that is nearly full, unused images are removed, the one used longest ago first; one that a disk stands
+// on, or is about to, stays.
 import { mkdir, mkdtemp, mkdtempDisposable, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// Removes fetched images that nothing uses when the disk is short, the one that was used longest ago first. What a disk stands
-// on is looked up, never guessed: if it cannot be found out, nothing is removed.
+// Removes fetched images that nothing uses when the disk is nearly full, the one that was used longest ago first. What a disk
+// stands on is looked up, never guessed: if it cannot be found out, nothing is removed.
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { eachDone, type Failpoints, type Log } from '@dormouse/process'
@@ -17,7 +17,7 @@ export interface EvictionOptions {
   namesInUse(): Set<string>
   /** The hidden folders that fetches write to now. */
   partials(): Set<string>
-  /** Templates stand on images, and give way before them. */
+  /** Templates need their images, and are removed before them. */
   templates: {
     removeWhile(condition: () => Promise<boolean>): Promise<void>
     removeOn(manifestDigest: string): Promise<void>

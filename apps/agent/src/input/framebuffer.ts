@@ -4,7 +4,7 @@ import type { Region, Size } from '@dormouse/contract'
 
 const pixelBytes = 4
 
-/** Four bytes a pixel: blue, green, red, and one that says nothing. */
+/** Four bytes a pixel: blue, green, red, and one without meaning. */
 export interface ScreenPixels extends Size {
   pixels: ArrayBuffer
 }
@@ -12,7 +12,7 @@ export interface ScreenPixels extends Size {
 export class Framebuffer {
   readonly width: number
   readonly height: number
-  /** Four bytes a pixel: blue, green, red, and one that says nothing. */
+  /** Four bytes a pixel: blue, green, red, and one without meaning. */
   readonly bytes: Buffer
   /** The digest of what is shown now; undefined until it is needed. */
   #sequence: string | undefined

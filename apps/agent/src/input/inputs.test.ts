@@ -34,7 +34,7 @@ const perform = (actions: InputCommand['actions'], more?: Partial<InputCommand>,
   bench.ask('input.perform', batch(actions, more), signal)
 
 const heard = (): HeardInput[] => [...bench.driver.heardBy(id)]
-/** What is heard from now on. */
+/** What arrives from now on. */
 function listening() {
   const before = heard().length
   return () => heard().slice(before)
@@ -209,13 +209,13 @@ describe.each([0, 200])('in a guest that takes %d ms to switch a light', (lightM
         { type: 'type', text: 'a' },
       ]),
     ).toMatchObject({ outcome: 'done' })
-    // Off for the first text and on again; then off as asked, which the second text needs.
+    // Off for the first text and on again; then off as requested, which the second text needs.
     await until(() => taps(since(), capsLock) === 3)
     await until(() => screen().leds === 2)
   })
 })
 
-/** The next batch opens a new connection, which is told the lights. */
+/** The next batch opens a new connection, which gets the state of the lights. */
 const reopened = async () => (await bench.parts.inputs.hold(id, 'a test'))[Symbol.dispose]()
 
 test.each([

@@ -4,7 +4,7 @@ import { type EventEmitter, once } from 'node:events'
 import { keyCodes } from '@dormouse/contract'
 import type { Step } from './plan.ts'
 
-/** A screen whose guest switches the lights of its keyboard: `leds` says when. */
+/** A screen whose guest switches the lights of its keyboard; it emits `leds` then. */
 interface Screen extends EventEmitter {
   readonly leds: number | undefined
   readonly isEnded: boolean

@@ -1,4 +1,4 @@
-// Guarantee: a paste is done only if the guest has asked for the text, and what was copied before is back then.
+// Guarantee: a paste is done only if the guest has read the text, and what was copied before is back then.
 import { duplexPair } from 'node:stream'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { SimulatedScreen } from '../driver/simulated/screen.ts'

@@ -1,5 +1,5 @@
-// Pastes a text into the program that has the focus: offers it as the clipboard, presses the keys that paste, and waits until the
-// guest asks for the text. Then puts back what was copied before.
+// Pastes a text into the program that has the focus: offers it as the clipboard, presses the keys that paste, and waits until
+// the guest reads the text. Then puts back what was copied before.
 import type { Damage } from './damage.ts'
 import type { RfbSession } from './rfb-session.ts'
 import { settle } from './settle.ts'
@@ -8,7 +8,7 @@ interface PasteOptions {
   pressKeys(): Promise<void>
   damage: Damage
   signal: AbortSignal
-  /** For the program to ask for the text. */
+  /** Time for the program to read the text. */
   askMs?: number
 }
 
@@ -34,7 +34,7 @@ const calm = { quietMs: 100, maxMs: 2_000 }
 
 const within = (least: number, ms: number, most: number): number => Math.min(most, Math.max(least, ms))
 
-/** Throws if no program of the guest asks for the text. Returns early when the signal aborts. */
+/** Throws if no program of the guest reads the text. Returns early when the signal aborts. */
 export async function paste(
   session: RfbSession,
   text: string,

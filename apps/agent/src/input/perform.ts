@@ -66,7 +66,8 @@ async function send(session: RfbSession, step: Step, means: Means): Promise<void
     }
     return paste(session, step.text, { pressKeys, damage, signal })
   }
-  // What this does to the screen may be what the batch is for. Releasing answers nothing: the press may have changed it.
+  // What this does to the screen may be what the batch is for. A release is no reason to wait: the press may have changed the
+  // screen.
   const isRelease = step.type === 'key' ? !step.down : (step.mask & session.mask) < session.mask
   if (step.type === 'pointer') damage.pointed(step.at)
   if (!isRelease) damage.mark()

@@ -1,5 +1,5 @@
-// Guarantee: a picture shows the part that was asked for, in its size and format. Making it holds up neither
-// the agent nor another customer’s, and ends when its caller has gone.
+// Guarantee: a picture shows the requested part, in its size and format. Making it holds up neither the agent nor another
+// customer’s, and ends when its caller has gone.
 import { randomFillSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,5 @@
-// Guarantee: a batch is planned whole before its first event: each action does what its name says, everything that is pressed is
-// released, and what cannot be done is refused by the action that is in the way.
+// Guarantee: a batch is planned whole before its first event: each action does what its name says, everything that is pressed
+// is released, and what cannot be done is refused, with the action that prevents it.
 import { type InputAction, inputAction, keyCodes } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { layoutNamed } from './layouts.ts'

@@ -1,4 +1,4 @@
-// Turns the actions of a batch into events of keys and pointer, or says what is in the way before any is sent. Pure.
+// Turns the actions of a batch into events of keys and pointer, or refuses with what prevents it, before any is sent. Pure.
 import {
   type InputAction,
   type InputRefusal,

@@ -1,10 +1,10 @@
-// The clipboard that a screen shares with one of its clients. A text is offered, and sent when the guest asks for it: this is the
-// only sign that the guest has taken it. Knows no connection.
+// The clipboard that a screen shares with one of its clients. A text is offered, and sent when the guest requests it: this is
+// the only sign that the guest has taken it. Knows no connection.
 import { EventEmitter, once } from 'node:events'
 import * as rfb from './rfb-messages.ts'
 
 interface Events {
-  /** A text was asked for, was sent, or was replaced; or the connection has ended. */
+  /** A text was requested, was sent, or was replaced; or the connection has ended. */
   change: []
 }
 
@@ -33,7 +33,7 @@ export class RfbClipboard extends EventEmitter<Events> {
     return this.#isShared
   }
 
-  /** The guest's programs paste this text from now on, as soon as the guest has heard of it. */
+  /** The guest's programs paste this text from now on, as soon as the guest has got the offer. */
   offer(text: string): void {
     this.#text = text
     this.#isElsewhere = false
@@ -53,12 +53,12 @@ export class RfbClipboard extends EventEmitter<Events> {
     if (this.isOffered && !this.#isEnded) this.#send(rfb.clipboardNotice())
   }
 
-  /** Whether the text that was offered last was neither asked for nor replaced. */
+  /** Whether the text that was offered last was neither requested nor replaced. */
   get isOffered(): boolean {
     return this.#text !== undefined && !this.#wasAskedFor && !this.#isElsewhere
   }
 
-  /** Waits until the text that was offered last is asked for; false if that does not happen in time. */
+  /** Waits until the text that was offered last is requested; false if that does not happen in time. */
   async asked(maxMs: number, signal?: AbortSignal): Promise<boolean> {
     const offer = this.#offers
     await this.#until(() => !this.isOffered || this.#offers !== offer, maxMs, signal)

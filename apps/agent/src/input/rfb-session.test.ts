@@ -1,4 +1,4 @@
-// Guarantee: what a screen says of itself is bounded before it is read.
+// Guarantee: what a screen sends about itself is bounded before it is read.
 import { duplexPair } from 'node:stream'
 import { expect, test } from 'vitest'
 import { RfbSession } from './rfb-session.ts'

@@ -42,7 +42,7 @@ export class RfbSession extends EventEmitter<Events> {
   #keysUntil = 0
   #leds: number | undefined
   #hasKeys = false
-  /** Pixels that have come since the last whole picture was asked for. */
+  /** Pixels that have come since the last whole picture was requested. */
   #freshPixels = 0
   #refreshing: Promise<void> = Promise.resolve()
   /** The refresh that has not begun. */
@@ -144,8 +144,8 @@ export class RfbSession extends EventEmitter<Events> {
   }
 
   /**
-   * Waits for a picture of the whole screen that was taken after this call. One after the other: answers name no request. All who
-   * wait while one comes share the next.
+   * Waits for a picture of the whole screen that was taken after this call. Requests go one after the other: a picture does not
+   * name its request. All callers that wait meanwhile share the next one.
    */
   refresh(): Promise<void> {
     this.#next ??= this.#refreshing.then(() => {
@@ -243,7 +243,7 @@ export class RfbSession extends EventEmitter<Events> {
     const count = (await this.#reader.take(3)).readUInt16BE(1)
     let resized = false
     for (let left = count; left > 0; left--) resized = (await this.#rectangle()) || resized
-    // What a screen of another size shows must be asked for.
+    // If the screen's size has changed, its content must be requested.
     if (resized) this.#send(rfb.pictureRequest(false, this.#frame.width, this.#frame.height))
     this.emit('update')
     this.#askForChanges()

@@ -53,7 +53,7 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(unlessMissing)
 }
 
-/** Makes a folder that only its owner may enter; with 0711 others may reach what they know the name of. */
+/** Makes a folder that only its owner may enter; with 0711 others may open files whose names they know. */
 export function privateFolder(path: string, mode = 0o700): string {
   makeFolder(path, mode)
   return path

@@ -1,5 +1,5 @@
-// The new host's side of a move, up to the decision: it makes ready, takes everything, and says so once all is whole and on
-// its disk. Nothing of the desktop runs here yet.
+// The new host's side of a move, up to the decision: it prepares, receives everything, and reports that once all is whole and
+// on its disk. Nothing of the desktop runs here yet.
 import type { Duplex } from 'node:stream'
 import { type CommandPayload, type CommandResult, refuse } from '@dormouse/contract'
 import { nothingHere } from '../desktops/journal-entry.ts'

@@ -17,7 +17,7 @@ export interface FileToReceive {
 const announced = z.object({ name: z.string().max(16), bytes: z.int().min(0) })
 const mostDigests = pieceBytes / digestBytes
 
-/** Receives each of the files once; returns their digests. What goes wrong is thrown, and the other host learns of it. */
+/** Receives each of the files once; returns their digests. An error is thrown, and reported to the other host. */
 export async function receiveFiles(
   transfer: MoveTransfer,
   stream: Duplex,

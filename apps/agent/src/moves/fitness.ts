@@ -1,4 +1,4 @@
-// Whether another host can take a desktop: asked before anything is copied.
+// Whether another host can take a desktop: checked before anything is copied.
 import { type CommandPayload, type CommandResult, type DesktopId, refuse } from '@dormouse/contract'
 import { isWarm, look } from '../desktops/situation.ts'
 import type { MoveDeps } from './held.ts'

@@ -21,7 +21,7 @@ export type FilesHandoff = z.infer<typeof filesHandoff>
 /** The old host's, after all was sent: the digest of each file. */
 export const rootsHandoff = z.record(z.string().max(16), z.string().length(64))
 
-/** The old host's, for a desktop that runs: the hypervisor's handoff, and what the agent knows. */
+/** The old host's, for a desktop that runs: the hypervisor's handoff, and that of the agent. */
 export const liveHandoff = z.object({ hypervisor: z.string(), ...entryParts })
 
 export interface Arriving {

@@ -295,7 +295,7 @@ test('a copy that was cut goes on where it was, also over a file that a power cu
   await move.begin()
   await move.prepare()
   await move.send()
-  // As if neither had been told: the new host has a damaged part of the memory, and the agents begin again.
+  // As if neither agent had got a command: the new host has a damaged part of the memory, and the agents begin again.
   const partial = away.parts.memory.arrivingPath(id)
   truncateSync(partial, 40)
   writeFileSync(partial, 'spoiled', { flag: 'r+' })

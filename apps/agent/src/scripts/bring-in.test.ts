@@ -1,5 +1,5 @@
-// Guarantee: what a guest says to our program is checked, an image that cannot have it is refused by what it lacks, and all of it is
-// one call that the guest agent's channel can carry. (With guests: test/real/guest-first-meeting.test.ts.)
+// Guarantee: what a guest sends to our program is checked, an image that cannot have it is refused by what it lacks, and all of
+// it is one call that the guest agent's channel can carry. (With guests: test/real/guest-first-meeting.test.ts.)
 import { execFileSync } from 'node:child_process'
 import { Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'

@@ -1,4 +1,4 @@
-// Guarantee: in every shell that guests have, the program that was asked for runs exactly as given, or is refused by name.
+// Guarantee: in every shell that guests have, the requested program runs exactly as given, or is refused by name.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

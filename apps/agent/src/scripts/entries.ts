@@ -24,7 +24,7 @@ export const printEntry = (nonce: string): string => `${plain}stat -c ${recordOf
 export const mustExist = `[ -L "$p" ] || [ -e "$p" ] || { e=$(ls -d "$p" 2>&1 >/dev/null); no "\${e##*: }"; }\n`
 
 /**
- * Prints a record for each entry, sorted by the bytes of their paths, at most one more than asked for. A search that does not
+ * Prints a record for each entry, sorted by the bytes of their paths, at most one more than requested. A search that does not
  * finish in time says so on stderr. Paths begin with `./`, so that none is taken for an option.
  */
 export function listScript(request: EntriesRequest, nonce: string): string {

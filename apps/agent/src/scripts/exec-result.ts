@@ -69,7 +69,7 @@ function refuseUnlaunched({ exitCode, stdout, stderr }: ProgramEnd, request: Exe
 export const startedTooLate = () =>
   new Refusal('guest_deadline', 'the guest is busy and did not start the command before its deadline')
 
-/** What a command that was ended at its deadline had printed, for who asks for that; otherwise the refusal. */
+/** What a command that was ended at its deadline had printed, for callers that want it; otherwise the refusal. */
 export function timedOutResult(end: ProgramEnd, command: ExecCommand, durationMs: number): ExecResult {
   if (!command.showsTimeout) throw ranTooLong(command)
   const [out, err] = [asOutput(end.stdout), asOutput(end.stderr)]

@@ -6,7 +6,7 @@ import { codeByMessage } from './errnos.ts'
 /** A body that is no archive; by its first word the control plane knows the field. */
 export const noArchive = 'body must be a whole tar archive, and not compressed'
 
-/** What our scripts say themselves. */
+/** The messages of our own scripts. */
 const own: Record<string, [code: RefusalCode, detail?: string]> = {
   'Exists already': ['file_exists'],
   'Not a regular file': ['not_regular'],

@@ -136,7 +136,7 @@ t=.dormouse-${nonce}
 ${next}`
 }
 
-/** Creates `$t`, which nobody but its owner reads until it is whole. `/proc` says of each new name that it is not there. */
+/** Creates `$t`, which nobody but its owner reads until it is whole. In `/proc`, each new name is reported as missing. */
 export const createFor = (owner: string | null | undefined): string =>
   `e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || { [ -d "$d" ] && case $e in *'No such file or directory') no 'Operation not permitted';; esac; no "\${e##*: }"; }
 trap 'rm -f "$t"' EXIT
@@ -144,8 +144,8 @@ ${giveTo(owner, '"$t"')}trap - EXIT
 `
 
 /**
- * Moves `$t` to `$p` in one step, with the given mode, or with the mode of the file that it replaces, and its owner unless another
- * is given. Bits that lend a file's owner to who runs it stay only if they are asked for: the contents are others.
+ * Moves `$t` to `$p` in one step, with the given mode, or with the mode of the file that it replaces, and its owner unless
+ * another is given. Bits that lend a file's owner to who runs it stay only if they are requested: the contents are others.
  */
 export function placeFile({ mode, owner }: Omit<NewFile, 'path'>): string {
   const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
@@ -191,7 +191,7 @@ export function checkScript(path: string, next = ''): string {
 ${next}`
 }
 
-/** Up to this size a file is read before its size is said: what the kernel makes when it is read has another one, or none. */
+/** Up to this size a file is read before its size is sent: what the kernel makes when it is read has another one, or none. */
 export const sureMaxBytes = 1024 * 1024
 
 /**

@@ -68,7 +68,7 @@ export function parseStatus(line: string): ExecReport {
   }
 }
 
-/** The lines of an answer; the refusal if the supervisor says why it did not do it. */
+/** The lines of an answer; the refusal if the supervisor reports why it did not do it. */
 export function answerOf(stdout: string, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
   const lines = stdout.trimEnd().split('\n')
   const [word, why = ''] = lines[0]!.split(' ')

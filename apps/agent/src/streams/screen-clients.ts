@@ -17,7 +17,7 @@ const closeMs = 2_000
 
 export class ScreenClients {
   readonly #clients = new Map<DesktopId, Set<ScreenClient>>()
-  /** How many have asked for quiet: no input passes. */
+  /** How many callers block input now: none passes. */
   readonly #held = new Map<DesktopId, number>()
   /** Batches of input that run. */
   readonly #batches = new Map<DesktopId, Set<Promise<void>>>()

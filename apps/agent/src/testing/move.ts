@@ -1,4 +1,4 @@
-// A move between two benches, step by step, as the control plane asks for it.
+// A move between two benches, step by step, as the control plane does it.
 import { randomBytes } from 'node:crypto'
 import type { CommandPayload, CommandResult, DesktopSpec, Fence, MoveKind, MoveTraits, Relay } from '@dormouse/contract'
 import { type Bench, fenceOf, spec as smallSpec } from './bench.ts'

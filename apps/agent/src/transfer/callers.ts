@@ -1,5 +1,5 @@
-// Bounds the connections that have proved nothing yet: how many there are, and how often one address makes new ones. The
-// oldest gives way to a new one of the same address first, so no address keeps another one out.
+// Bounds the connections that have proved nothing yet: how many there are, and how often one address makes new ones. A new
+// connection displaces the oldest of the same address first, so no address keeps another one out.
 import type { Socket } from 'node:net'
 
 const mostInAll = 64

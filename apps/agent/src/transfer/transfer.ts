@@ -119,7 +119,7 @@ export class MoveTransfer {
     }
   }
 
-  /** Counts bytes that were read from a stream, or are about to be written, and waits for as long as the pace asks. */
+  /** Counts bytes that were read from a stream, or are about to be written, and waits for as long as the pace requires. */
   async pause(bytes: number): Promise<void> {
     this.#bytes += bytes
     const waitMs = this.#options.pace.spend(bytes)

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { exitCodes } from '../failures.ts'
 import { start } from '../testing/process.ts'
 
-/** A service with one desktop, which does all it is asked. */
+/** A service with one desktop, which accepts every request. */
 const service: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
@@ -154,7 +154,7 @@ test('events --follow writes a line for each event, also as JSON', async () => {
   const settled = { ...event, type: 'operation.failed', data: { kind: 'wake', error: 'a\u009bb' } }
   const body = [event, settled].map((each) => block(JSON.stringify(each))).join('')
   const { dormouse } = await start(({ query }) =>
-    // A stream that ends is asked for again, from its last event.
+    // A stream that ends is requested again, from its last event.
     query.has('after')
       ? problem(401, 'unauthenticated', 'the key was revoked')
       : { headers: { 'content-type': 'text/event-stream' }, body },

@@ -20,7 +20,7 @@ interface Local {
   skipped: string[]
 }
 
-/** A file up to this size is read whole, since some have another one than they say. */
+/** A file up to this size is read whole, since some have another size than they report. */
 const wholeMaxBytes = 1024 * 1024
 /** Small pieces are sent together. */
 const pieceBytes = 256 * 1024
@@ -92,7 +92,7 @@ async function* contentOf(file: FileHandle, path: string, size: number): AsyncGe
   if (left > 0) throw new CliError(`${path} got shorter while it was read`, 'nothing was copied; retry')
 }
 
-/** Joins small pieces, and tells of a failure: its stream's reader gets another error. */
+/** Joins small pieces, and reports a failure: its stream's reader gets another error. */
 async function* together(pieces: AsyncGenerator<Buffer>, failed: (error: unknown) => void): AsyncGenerator<Uint8Array> {
   let [held, size]: [Buffer[], number] = [[], 0]
   try {

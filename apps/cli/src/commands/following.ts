@@ -1,5 +1,4 @@
-// Shows how far an operation has come while it is awaited: asks for it every second, only if there is a terminal to show
-// it on.
+// Shows how far an operation has come while it is awaited: requests it every second, only if there is a terminal to show it on.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client, OperationJson } from '@dormouse/client'
 

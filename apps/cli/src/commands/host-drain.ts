@@ -1,4 +1,4 @@
-// admin host drain: empties a host, waits for that, and says of each desktop what became of it. Or prints the plan, or cancels.
+// admin host drain: empties a host, waits for that, and prints what became of each desktop. Or prints the plan, or cancels.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type AdminClient,

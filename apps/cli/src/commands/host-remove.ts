@@ -69,7 +69,7 @@ function unconfirmed({ name, lost, desktops }: RemovalJson, exitCode: number, co
 /** How many desktops a person has agreed to lose. */
 async function confirmed({ terminal }: Needs, removal: RemovalJson, options: Options): Promise<number> {
   const { name, lost } = removal
-  // It has ended already: the service says so and changes nothing.
+  // It has ended already: the service reports that and changes nothing.
   if ((options.lost ? removal.lost_at : removal.removed_at) && lost === 0) return 0
   if (!options.json && lost > 0) terminal.note(desktopsTable(removal.desktops).trimEnd())
   if (options.json || !terminal.interactive) throw unconfirmed(removal, exitCodes.usage, 'not_confirmed')

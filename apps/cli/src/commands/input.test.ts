@@ -1,4 +1,4 @@
-// Guarantee: `dormouse input` sends what its arguments say, and fails if that was not done whole.
+// Guarantee: `dormouse input` sends what its arguments say, and fails if any of it was not done.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { desktopId } from '@dormouse/client/testing/samples'

@@ -1,4 +1,4 @@
-// Guarantee: an operator reads why an operation failed, what its customer was told, and how long each of its steps took.
+// Guarantee: an operator reads why an operation failed, what its customer reads, and how long each of its steps took.
 import { desktopId, operation, operationId } from '@dormouse/client/testing/samples'
 import { expect, test } from 'vitest'
 import { start } from '../testing/process.ts'

@@ -1,4 +1,4 @@
-// open, screenshot and screen: shows a desktop's screen in a browser, saves it as a file, or says what it is.
+// open, screenshot and screen: shows a desktop's screen in a browser, saves it as a file, or prints its properties.
 import { spawn } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { extname } from 'node:path'

@@ -83,7 +83,7 @@ export async function settle(
   return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows the outcome`, work)
 }
 
-/** Waits with a spinner. When interrupted, the failure says that the service goes on. */
+/** Waits with a spinner. When interrupted, the message tells the user that the service goes on. */
 export async function waiting<T>(
   context: Context,
   label: string,

@@ -1,4 +1,4 @@
-// Guarantee: whatever archive a desktop sends, nothing outside the folder is written or read, and it is told.
+// Guarantee: whatever archive a desktop sends, nothing outside the folder is written or read, and the attempt is reported.
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'

@@ -18,7 +18,7 @@ const open = 0o700
 
 const namesAsBytes: object = { filenameEncoding: 'latin1' }
 
-/** Unpacks into the folder `to`, which is there. `add` is told of the bytes of files. */
+/** Unpacks into the folder `to`, which is there. `add` gets the number of bytes of files. */
 export async function unpack(
   archive: AsyncIterable<Uint8Array>,
   to: string,

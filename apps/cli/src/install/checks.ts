@@ -15,7 +15,7 @@ export interface Check {
 interface Given {
   facts: Facts
   reach: readonly Reach[]
-  /** The hosts that the control plane knows. */
+  /** The hosts that the control plane has. */
   hosts: readonly HostJson[]
   /** The name that the host would have. Undefined: its own. */
   name?: string | undefined

@@ -64,7 +64,7 @@ export async function readFacts(root: Root): Promise<Facts> {
   return facts
 }
 
-/** Only what it asks for, and each value cut: a hostile host decides this text. */
+/** Only the expected values, each cut: a hostile host decides this text. */
 export function parse(text: string): Facts {
   const values = new Map<string, string>()
   for (const line of text.split('\n')) {

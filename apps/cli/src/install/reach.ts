@@ -29,7 +29,7 @@ cat "\${file:-$1}" 2>/dev/null || true`
   return (await root.run(script, [authorityFile])).stdout
 }
 
-/** Asks for an agent's link, without a credential: what answers must be a control plane, and let WebSockets through. */
+/** Requests an agent's link, without a credential: the server must be a control plane, and let WebSockets through. */
 export async function tryReach(
   session: Pick<Session, 'forward'>,
   url: string,

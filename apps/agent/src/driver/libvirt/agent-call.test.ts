@@ -1,5 +1,5 @@
-// Guarantee: an agent that does not answer is asked again only while its guest is busy, and only for what cannot be done
-// twice by that; each failure says what to do. (libvirt's words are those of 9.0; a real agent: test/real/guest-faults.test.ts.)
+// Guarantee: a call that gets no answer is repeated only while its guest is busy, and only for what cannot be done twice by
+// that; each failure says what to do. (libvirt's words are those of 9.0; a real agent: test/real/guest-faults.test.ts.)
 import { type GuestAgent, GuestAgentError, LibvirtError } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
 import { until } from '../../testing/bench.ts'
@@ -46,7 +46,7 @@ test.each([
   expect(asked()).toBe(1)
 })
 
-/** An agent that takes a call and answers when it is let. */
+/** An agent that takes a call and answers when the test lets it. */
 function silent() {
   const { promise, resolve } = Promise.withResolvers<string>()
   return { agent: () => ({ command: () => promise }) as unknown as GuestAgent, answer: () => resolve('answer') }

@@ -6,7 +6,7 @@ export interface Capabilities {
   /** From a family (`pc`, `q35`) to its newest versioned type, which stays the same over upgrades of QEMU. */
   machines: Map<string, string>
   kvm: boolean
-  /** Whom QEMU runs as, if libvirt says so. */
+  /** The user that QEMU runs as, if libvirt reports it. */
   owner: { uid: number; gid: number } | undefined
 }
 

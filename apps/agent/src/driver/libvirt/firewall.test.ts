@@ -1,5 +1,5 @@
-// Guarantee: the wall stands when `hold` resolves, is put up again when it was changed, and is never held to stand because
-// nobody could look. What the rules do is shown on a kernel: test/real/firewall.test.ts.
+// Guarantee: the firewall is up when `hold` resolves, is restored if it was changed, and never counts as up because a check
+// failed. What the rules do is shown on a kernel: test/real/firewall.test.ts.
 import { createLog } from '@dormouse/process'
 import { beforeEach, expect, test } from 'vitest'
 import { Firewall } from './firewall.ts'
@@ -7,7 +7,7 @@ import { Firewall } from './firewall.ts'
 const spec = { table: 'dormouse_t', bridge: 'dmt', gateway: '10.9.0.1', allowed: [] }
 const log = createLog({ name: 'test', level: 'silent' })
 
-/** The kernel's side: what stands there, and how often it was written. */
+/** The kernel's side: its present rules, and how often they were written. */
 let stands: string | undefined
 let writes: number
 let broken: string | undefined

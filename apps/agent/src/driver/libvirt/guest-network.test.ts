@@ -11,7 +11,7 @@ const name = 'dormouse-net'
 let hosts: DhcpHost[]
 let leases: DhcpLease[]
 let network: GuestNetwork
-/** Why the firewall does not stand. */
+/** Why the firewall is not up. */
 let open: string | undefined
 beforeEach(() => {
   hosts = []

@@ -1,6 +1,6 @@
-// The guests' network on this host: which desktop has which address. libvirt keeps the list (an address for each desktop,
-// until it is destroyed), hands the addresses out by DHCP and filters each guest to its own; a guest is never asked for
-// it. No desktop joins the network while its firewall is down.
+// The guests' network on this host: which desktop has which address. libvirt keeps the list (an address for each desktop, until
+// it is destroyed), hands the addresses out by DHCP and filters each guest to its own; it is never read from a guest. No
+// desktop joins the network while its firewall is down.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
 import { orRefuse } from './failures.ts'
@@ -61,7 +61,7 @@ export class GuestNetwork {
     return withAddress(savedXml, nic.ip)
   }
 
-  /** The address that the guest does not know yet, once: its memory came with another one. */
+  /** The address that the guest does not have yet, once: its memory came with another one. */
   takeNewAddress(desktopId: DesktopId): Nic | undefined {
     const nic = this.#unknown.get(desktopId)
     this.#unknown.delete(desktopId)

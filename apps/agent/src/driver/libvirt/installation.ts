@@ -75,7 +75,7 @@ export class Installation {
     this.#ready = undefined
   }
 
-  /** Logged once until it works again: facts are asked for with each heartbeat. */
+  /** Logged once until it works again: facts are read for each heartbeat. */
   #noteFirewall(error: unknown): void {
     const isDown = error !== undefined
     if (isDown && !this.#isFirewallDown)

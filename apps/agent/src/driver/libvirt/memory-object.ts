@@ -14,7 +14,7 @@ export interface MappedFile {
 
 /** To be merged with libvirt's own: the last one counts. */
 const useObject = ['-machine', 'memory-backend=dram']
-/** The guest's memory and devices come afterwards, as they are asked for. */
+/** The guest's memory and devices come afterwards, by commands. */
 const waitForGuest = ['-incoming', 'defer']
 
 const accessOptions = { all: 'share=on', private: 'share=off', 'private-read-only': 'share=off,readonly=on,rom=off' }

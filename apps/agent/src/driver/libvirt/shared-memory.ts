@@ -106,7 +106,7 @@ export class SharedMemory {
     await chmod(path, owner && isRoot ? mode : modeAlone)
   }
 
-  /** A libvirt that does not answer, and a full disk, say nothing about QEMU. */
+  /** If libvirt does not answer, or a disk is full, that shows nothing about QEMU. */
   async #counted(what: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work()
