@@ -172,7 +172,7 @@ async function listen(app: App, { host, port, publicUrl }: Config): Promise<stri
   return publicUrl?.replace(/\/$/, '') ?? `http://${isIPv6(host) ? `[${host}]` : host}:${bound}`
 }
 
-/** Throws an error that says what to correct, if that is known. */
+/** Throws an error with what to correct, if that is known. */
 const explainListen =
   ({ host, port }: Pick<Config, 'host' | 'port'>) =>
   (error: NodeJS.ErrnoException): never => {

@@ -39,7 +39,7 @@ export interface Wing {
   gauges?: Gauged[]
   /** Called if another client takes the claim on a screen. */
   onTakenOver?(): void
-  /** The rules by which a host hibernates its idle desktops while it hears no leader. */
+  /** The rules by which a host hibernates its idle desktops without contact to a leader. */
   idleRules?(hostId: string): Promise<IdleRule[] | undefined>
   /** Resolves when the wing has no work in progress. */
   settled?(): Promise<void>

@@ -32,7 +32,7 @@ export class Clipboard {
     addEventListener('focus', () => void this.#readOwn())
   }
 
-  /** Without a live desktop nothing can be pasted. A new connection knows nothing of earlier texts. */
+  /** Without a live desktop nothing can be pasted. A new connection has no earlier texts. */
   enable(isLive: boolean): void {
     this.#parts.button.disabled = !isLive
     if (isLive) return

@@ -6,7 +6,7 @@ declare module '@novnc/novnc' {
     clipboard: CustomEvent<{ text: string }>
   }
   export default class RFB extends EventTarget {
-    /** What it says to the screen. */
+    /** What it sends to the screen. */
     static messages: {
       extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
       extendedClipboardCaps(socket: unknown, actions: number[], formats: object): void

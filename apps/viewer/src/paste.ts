@@ -1,7 +1,7 @@
 // Sends pasted text to the guest unchanged. RFB ends each line with a carriage return and the text with a NUL, and noVNC
 // converts texts so. QEMU passes both on, and a terminal in the guest would read each line as two.
 
-/** noVNC's clipboard messages; the text is sent when the screen asks for it. */
+/** noVNC's clipboard messages; the text is sent when the screen requests it. */
 export interface ClipboardMessages {
   extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
   extendedClipboardCaps(socket: unknown, actions: number[], formats: object): void

@@ -1,4 +1,4 @@
-// Guarantee: a replica knows of each desktop the latest that its host has reported, and nothing once its link has ended.
+// Guarantee: a replica has the latest report of each desktop's host, and none once the link has ended.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { HostReports } from './host-reports.ts'

@@ -1,5 +1,5 @@
-// What the linked hosts have reported about their desktops' activity, in the memory of this replica. Every replica hears every
-// host.
+// What the linked hosts have reported about their desktops' activity, in the memory of this replica. Every replica gets the
+// reports of every host.
 import { type GuestActivity, type Heartbeat, type HostClass, hostClasses } from '@dormouse/contract'
 import type { HostNote } from './store.ts'
 
@@ -37,7 +37,7 @@ export class HostReports {
     for (const item of activity) if (present.has(item.desktopId)) this.#note(now, item)
   }
 
-  /** The answer of a host that was asked about one desktop. */
+  /** A host's answer about one desktop. */
   observed(hostId: string, item: GuestActivity): void {
     const known = this.#hosts.get(hostId)
     if (known) this.#note(known, item)

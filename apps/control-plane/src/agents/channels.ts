@@ -14,7 +14,7 @@ interface Expected {
   cancel: () => void
 }
 
-/** A channel that one host was asked to dial back. */
+/** A channel that one host was told to dial back. */
 export interface Awaited {
   /** Identifies the channel when the host dials back: random, valid once. */
   token: string

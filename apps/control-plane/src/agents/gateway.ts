@@ -97,7 +97,7 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
     hello: (...said) => noted(hooks.hello(...said)),
     heartbeat: (...said) => noted(hooks.heartbeat(...said)),
     report: (...said) => hooks.report(...said),
-    // The link is listed first, because `joined` asks the host for its inventory.
+    // The link is listed first, because `joined` requests the host's inventory.
     joined: (hostId, hello, peer) => {
       links.add(hostId, peer)
       hooks.joined(hostId, hello, peer)

@@ -1,4 +1,4 @@
-// Tells this process that one of its transactions has committed. Knows no table.
+// Notifies this process when one of its transactions has committed. Knows no table.
 import type { Pool } from './pool.ts'
 
 const listeners = new WeakMap<Pool, Set<() => void>>()

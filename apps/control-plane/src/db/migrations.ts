@@ -5,7 +5,7 @@ export interface Migration {
   /** The file's name, under which it is recorded once it is applied. */
   name: string
   sql: string
-  /** Its first line says that it runs as one statement, outside any transaction. */
+  /** Its first line declares that it runs as one statement, outside any transaction. */
   outside: boolean
   /** The index that it builds concurrently. An interrupted build leaves an invalid index behind. */
   index: string | undefined

@@ -1,4 +1,4 @@
-// Opens the database at the start. Says which failures to wait for, and which end the start with a sentence that says what to
+// Opens the database at the start. Decides which failures to wait for, and which end the start with a sentence about what to
 // correct. Knows no table.
 import { readFileSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -71,7 +71,7 @@ const rootOf = (error: unknown): Error | undefined =>
 const textOf = (error: Error): string =>
   error.message || (error instanceof AggregateError && error.errors.map(textOf).join(', ')) || String(sqlState(error))
 
-/** The same error, or a StartError that says what to correct. */
+/** The same error, or a StartError with what to correct. */
 export function explained(failure: unknown): unknown {
   const error = rootOf(failure)
   const sentence = error && (tlsSentence(error) ?? sentenceFor(error))

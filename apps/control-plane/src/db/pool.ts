@@ -78,7 +78,7 @@ function withoutSettings(url: string, names: readonly string[]): string {
 /** The connection was lost during a commit. Whether it took effect must be read back. */
 export class CommitUnknown extends Error {
   override readonly name = 'CommitUnknown'
-  /** The backend that was asked to commit. Once it has ended, a commit that is not visible will never appear. */
+  /** The backend that got the commit. Once it has ended, a commit that is not visible will never appear. */
   readonly backendPid: number | null
 
   constructor(backendPid: number | null, cause: Error) {
@@ -101,7 +101,7 @@ export async function hasEnded(db: Db, pid: number): Promise<boolean> {
 }
 
 /**
- * How long a request retries while the database is unavailable: as long as the contract says, or briefly if the caller can
+ * How long a request retries while the database is unavailable: as long as the contract requires, or briefly if the caller can
  * retry.
  */
 export const retryLimitMs = { contract: 10_000, brief: 2_000 }

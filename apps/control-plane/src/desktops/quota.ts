@@ -10,7 +10,7 @@ export interface QuotaOptions {
   trustMs?: number
 }
 
-/** The quota of one organisation, as the leader of one term knows it. */
+/** The quota of one organisation, as the leader of one term counts it. */
 interface Account {
   epoch: number
   limit: number

@@ -42,7 +42,7 @@ export interface DesktopKey {
 
 /**
  * The desktops with these keys, in their order; undefined if a desktop does not exist or belongs to another organisation. The
- * limit makes the planner look up each key in the index, whatever it knows of the table.
+ * limit makes the planner look up each key in the index, whatever its statistics of the table are.
  */
 export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(DesktopJson | undefined)[]> {
   const { rows } = await db.query<DesktopJson & { at?: number }>({

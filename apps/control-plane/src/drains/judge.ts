@@ -10,7 +10,7 @@ import type { DrainedDesktop, DrainRow } from './store.ts'
 /** All of one moment. */
 export interface View {
   drain: DrainRow
-  /** What the drain knows of each desktop. */
+  /** What the drain has stored about each desktop. */
   known: ReadonlyMap<string, DrainedDesktop>
   /** The desktops on the host, and those that were. */
   desktops: ReadonlyMap<string, DesktopRow>

@@ -1,4 +1,4 @@
-// Guarantee: a plan asks for what the step itself will ask for.
+// Guarantee: a plan requests what the step itself will request.
 import { expect, test } from 'vitest'
 import type { DesktopRow } from '../desktops/store.ts'
 import { needsOf } from './needs.ts'

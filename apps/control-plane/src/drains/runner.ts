@@ -233,7 +233,7 @@ export class DrainRunner {
   }
 }
 
-/** Stored before the operation is asked for: a leader that dies in between has counted the try. */
+/** Stored before the operation is requested: a leader that dies in between has counted the try. */
 const begin = (known: DrainedDesktop): DrainedDesktop => ({
   ...known,
   status: 'working',

@@ -72,7 +72,7 @@ export async function liveIds(db: Db): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Asks the drain to end; false if it has settled. */
+/** Requests the drain's end; false if it has settled. */
 export async function cancel(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(`update drains set state = 'cancelling' where id = $1 and settled_at is null`, [
     id,

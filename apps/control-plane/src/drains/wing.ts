@@ -1,4 +1,4 @@
-// The wing of drains: what the rest of the control plane knows of it.
+// The wing of drains: what it brings to the rest of the control plane.
 import type { Log } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
 import type { App } from '../http/app.ts'

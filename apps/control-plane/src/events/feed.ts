@@ -1,8 +1,8 @@
-// The log of events as this replica knows it: one reader for all that follow. A commit here, or a notice of another replica,
+// The log of events as this replica has read it: one reader for all that follow. A commit here, or a notice of another replica,
 // makes it look; the table is the truth.
 //
 // To read on from a position without a gap or a double, as a consumer that stores its position does:
-//   1. `readAfter(position, { limit })` until no event comes back. In one transaction, do what the events ask for, and store
+//   1. `readAfter(position, { limit })` until no event comes back. In one transaction, do what the events require, and store
 //      the position that comes with them.
 //   2. Wait until `follow` calls back, or for a second. Its events are only a reason to read.
 // A listener that keeps nothing may take the events of `follow` themselves: those after the position that it has read up to.
@@ -105,7 +105,7 @@ export class EventFeed {
 
   /**
    * Settled events after the position, oldest first, and the position behind them. There may be more if there are fewer than
-   * `limit`: ask until the position is not before that of the feed. Throws `CursorGone`.
+   * `limit`: call it until the position is not before that of the feed. Throws `CursorGone`.
    */
   async readAfter({ lineage, seq }: Position, query: EventQuery): Promise<{ events: EventRow[]; position: Position }> {
     // Another replica may have come further.

@@ -1,5 +1,5 @@
-// Events above their organisation's budget are not logged, only counted (`may_log_event`). Once for each half minute in which that
-// happened, one event says how many.
+// Events above their organisation's budget are not logged, only counted (`may_log_event`). Once for each half minute in which
+// that happened, one event has their number.
 import type { Db } from '../db/pool.ts'
 
 /** Logs what was left out; returns for how many organisations. */

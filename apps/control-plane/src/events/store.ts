@@ -87,7 +87,10 @@ export interface Page {
 /** A rare type in a long log must not make one page read the whole of it. */
 const mostScanned = 5_000
 
-/** Events in (after, settled], oldest first. A page may be short, or empty, before the end: `upTo` says how far it has come. */
+/**
+ * Events in (after, settled], oldest first. A page may be short, or empty, before the end: `upTo` is the position that it has
+ * reached.
+ */
 export async function page(db: Db, after: number, settled: number, query: EventQuery): Promise<Page> {
   const { orgId, hostId, desktopId, types, limit } = query
   const values: unknown[] = [after, settled]

@@ -70,7 +70,7 @@ interface Started {
 
 /** A start whose outcome is not known is sent again for so long. After that its guest may have forgotten it. */
 const startAgainMs = 15 * 60_000
-/** A guest is asked for output for at most so long, so that a client that leaves costs it nothing for long. */
+/** One request to a guest for output lasts at most so long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 const inputWaitMs = 5_000
 const marginMs = 40_000
@@ -84,7 +84,7 @@ export class Execs {
     this.#options = options
   }
 
-  /** Starts an exec, or answers the one that was started with this key. */
+  /** Starts an exec, or returns the one that was started with this key. */
   async start(asking: Asking, body: StartExecBody, key: string | null, fingerprint: Buffer): Promise<Started> {
     const { stdin } = body
     if (typeof stdin === 'string' && Buffer.byteLength(stdin) > execStdinMaxBytes)
@@ -229,7 +229,7 @@ export class Execs {
     }
   }
 
-  /** The operation itself is never cut short: a client that has left has no say in what its guest does. */
+  /** The operation itself is never cut short: a client that has left cannot stop what its guest does. */
   async #ask<N extends ExecName>(asking: Asking, name: N, request: Own<N>): Promise<CommandResult<N>> {
     const { awake, links } = this.#options
     const { caller, desktopId, requestId, signal } = asking
@@ -244,7 +244,7 @@ export class Execs {
   }
 }
 
-/** The start may have happened, and nothing but the exec's own id would tell a repeat: it must not be sent again as it was. */
+/** The start may have happened, and only the exec's own id would show a repeat: it must not be sent again as it was. */
 function notAgain(error: unknown, execId: string): never {
   const mayHaveBegun =
     error instanceof Refusal && (error.extra.mayBeDone || ['exec_interrupted', 'guest_deadline'].includes(error.code))

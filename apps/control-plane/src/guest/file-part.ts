@@ -1,10 +1,10 @@
-// Part of a file as a host sends it: a head that says which part it is, then its bytes.
+// Part of a file as a host sends it: a head with the part's range, then its bytes.
 import { Readable } from 'node:stream'
 import { type RangeHead, rangeHead, rangeHeadMaxBytes, refusalWithCause } from '@dormouse/contract'
 
 export interface FilePart {
   head: RangeHead
-  /** Fails if fewer or more bytes come than the head says, if it says how many. */
+  /** If the head has a length, fails if fewer or more bytes come. */
   bytes: Readable
 }
 

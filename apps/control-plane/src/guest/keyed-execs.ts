@@ -43,7 +43,7 @@ export class KeyedExecs {
     this.#runPlainly = runPlainly
   }
 
-  /** Runs the command that has this key once, and answers how that run has ended. */
+  /** Runs the command that has this key once, and returns how that run has ended. */
   async run(asking: Asking, body: ExecBody, key: string, fingerprint: Buffer): Promise<Ran> {
     const startedAt = performance.now()
     const { id, replay, hasStarted } = await this.#execs.claim(asking, key, fingerprint)

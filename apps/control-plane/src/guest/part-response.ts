@@ -1,4 +1,4 @@
-// Sends a file, or part of one, whose host has said its size and version. Only HTTP.
+// Sends a file, or part of one, whose host has sent its size and version. Only HTTP.
 import { refuse } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
 import type { FilePart } from './file-part.ts'
@@ -26,7 +26,7 @@ export function sendPart(
   const [first, length] = sent ? [sent.first, sent.length] : [0, 0]
   const isAll = isWhole || (ifVersion !== null && ifVersion !== version)
   if (!isAll) reply.code(206).header('content-range', `bytes ${first}-${first + length - 1}/${size}`)
-  // No other request can ask for a part of what only one may open.
+  // No other request can get a part of what only one may open.
   if (!oneRequest) reply.header('accept-ranges', 'bytes')
   return reply
     .headers({ etag: `"${version}"`, 'content-length': String(length) })

@@ -20,7 +20,7 @@ function whyNot(given: string): string | undefined {
   return undefined
 }
 
-/** A path in a request's field, with its leading slash: as a client knows it. A slash at its end is dropped. */
+/** A path in a request's field, with its leading slash: as a client writes it. A slash at its end is dropped. */
 export function entryPath(field: string, given: string): string {
   const bad = (why: string): never => refuseField(field, why)
   if (!given.startsWith('/')) bad('must be an absolute path')

@@ -15,7 +15,7 @@ export function withPath(refusal: Refusal, at: RefusedAt): Refusal {
   return factsOf(code).from === 'guest_files' ? new Refusal(code, `${named(code, at)}: ${detail}`, extra) : refusal
 }
 
-/** A host says which field is wrong by the first word of its sentence. */
+/** The first word of a host's sentence is the field that is wrong. */
 function asField({ code, detail, extra }: Refusal, { to }: RefusedAt): Refusal {
   const [, field, why] = /^(path|to|owner|body) (.+)$/.exec(extra.cause ?? '') ?? []
   if (field === undefined || why === undefined || (field === 'to' && to === undefined))

@@ -70,7 +70,7 @@ export class Transfers {
   }
 }
 
-/** When the channel was lost, the host's response says why. */
+/** If the channel was lost, the host's response has the reason. */
 export async function throwCause(error: unknown, done: Promise<unknown>): Promise<never> {
   if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
   await done

@@ -1,4 +1,4 @@
-// Uploads that go on after an interruption. What has come lies in the guest, beside its target; the table knows which uploads
+// Uploads that go on after an interruption. What has come is in the guest, next to its target; the table has which uploads
 // there are, and whether one may already have been placed. So none depends on a replica, an agent or a connection.
 import {
   factsOf,
@@ -57,7 +57,7 @@ const removedAtOnce = 200
 const desktopsAtOnce = 20
 /** How long a desktop whose guest did not answer is left alone. */
 const silentMs = 300_000
-/** After these the guest may or may not have done what it was asked. */
+/** After these the guest may or may not have done the command. */
 const isUnknown = (error: unknown) =>
   !(error instanceof Refusal) || ['host_unreachable', 'guest_unavailable', 'guest_deadline'].includes(error.code)
 
@@ -77,7 +77,7 @@ export class Uploads {
     try {
       return await this.#append(request, row, first)
     } catch (error) {
-      // Its client does not know it, so nobody can go on with it.
+      // Its client has no id of it, so nobody can go on with it.
       await this.#end(request, row)
       throw error
     }

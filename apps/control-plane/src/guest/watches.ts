@@ -1,5 +1,5 @@
-// Watches of folders in the guest of an awake desktop. The guest keeps what changed; any replica with a link to the host reads it.
-// A cursor names the watch in the guest and how far it was read. If anything may be missing, `overflow` says so.
+// Watches of folders in the guest of an awake desktop. The guest keeps what changed; any replica with a link to the host reads
+// it. A cursor names the watch in the guest and how far it was read. If anything may be missing, there is an `overflow`.
 import { hash } from 'node:crypto'
 import {
   type ChangeJson,
@@ -30,7 +30,7 @@ interface Cursor {
 type WatchName = Extract<CommandName, `watch.${string}`>
 type Own<N extends WatchName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
 
-/** A guest is asked for changes for at most so long, so that a client that leaves costs it nothing for long. */
+/** One request to a guest for changes lasts at most so long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 /** Looking at all folders below, and what may have to be installed. */
 const marginMs = 150_000

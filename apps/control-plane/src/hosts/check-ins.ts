@@ -24,7 +24,7 @@ export class CheckIns {
     this.#options = options
   }
 
-  /** Notes what the host reports of itself, and tells it the present epoch and which replicas to link to. */
+  /** Notes what the host reports of itself, and returns the present epoch and which replicas to link to. */
   async hello(hostId: string, facts: HostFacts): Promise<Welcome> {
     const { pool, hosts, workLimits, replicaId, heartbeatMs } = this.#options
     workLimits.heard(hostId, facts)

@@ -87,7 +87,7 @@ export class Hosts {
     return { token, expires_at: expiresAt.toISOString() }
   }
 
-  /** Enrols a host with an invitation. A repeated request with the same token and key answers the same host. */
+  /** Enrols a host with an invitation. A repeated request with the same token and key returns the same host. */
   async enrol({ token, name, public_key }: EnrolBody): Promise<EnrolledJson> {
     const { pool, installationId } = this.#options
     const hash = sha256(token)
@@ -296,7 +296,7 @@ export class Hosts {
     this.#failing.succeeded(hostId)
   }
 
-  /** Whether no replica has heard of the host for so long that it counts as unreachable. */
+  /** Whether no replica has had contact with the host for so long that it counts as unreachable. */
   async isSilent(hostId: string): Promise<boolean> {
     return !(await store.heardLately(this.#options.pool, hostId))
   }

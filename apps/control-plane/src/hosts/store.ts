@@ -64,7 +64,9 @@ export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> 
 /** The 404 of a host, for operators. */
 export const unknown = (): never => refuse('not_found', 'there is no such host; `dormouse admin host list` names them')
 
-/** Removes the host for good; answers when, and whether it was removed before. Placements wait for this and then skip the host. */
+/**
+ * Removes the host for good; returns when, and whether it was removed before. Placements wait for this and then skip the host.
+ */
 export async function remove(db: Db, id: string): Promise<{ removedAt: Date; before: boolean }> {
   await lockPlacements(db, id)
   const { rowCount } = await db.query('update hosts set removed_at = now() where id = $1 and removed_at is null', [id])

@@ -1,4 +1,4 @@
-// What the document says of answers beyond their bodies: meanings, headers, problems. Pure; knows no route.
+// The parts of the document about answers beyond their bodies: meanings, headers, problems. Pure; knows no route.
 import { STATUS_CODES } from 'node:http'
 import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
@@ -7,11 +7,11 @@ export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 415 | 416 
 /** What one success means. */
 export interface Answer {
   what: string
-  /** Headers of its own, by name, each with what it says. */
+  /** Headers of its own, by name, each with its meaning. */
   headers?: Record<string, string>
   /** The media type, or each that it may have, if the body is bytes and not JSON. */
   bytes?: string | readonly string[]
-  /** The media type of a stream of text that the route answers beside JSON. */
+  /** The media type of a stream of text that the route can send in place of JSON. */
   stream?: string
 }
 

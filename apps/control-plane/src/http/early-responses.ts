@@ -34,7 +34,7 @@ interface Closing {
 }
 
 /**
- * To be called before the response is sent. Drains the body, and delays a close that the client or the response asks for until
+ * To be called before the response is sent. Drains the body, and delays a close that the client or the response requires until
  * the body has ended: `Connection: close`, HTTP/1.0.
  */
 export function lingers(asked: IncomingMessage, response: ServerResponse & Closing, withinMs: number): void {

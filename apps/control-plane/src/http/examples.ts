@@ -1,4 +1,4 @@
-// Examples of bodies for the OpenAPI document: what a schema itself says, or one made of what its parts say. Pure.
+// Examples of bodies for the OpenAPI document: that of the schema itself, or one made of those of its parts. Pure.
 import type { FastifySchema } from 'fastify'
 import type { z } from 'zod'
 

@@ -96,7 +96,7 @@ export class InFlightBytes {
     if (account.requests.size === 0) this.#accounts.delete(name!)
   }
 
-  /** Evicts the oldest request of the client with the most bytes, unless that client asks for more. */
+  /** Evicts the oldest request of the client with the most bytes, unless that client requests more. */
   #makeRoom(wanted: number): void {
     const most = [...this.#accounts.values()].reduce((a, b) => (b.held > a.held ? b : a), {
       held: 0,

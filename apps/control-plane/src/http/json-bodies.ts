@@ -101,7 +101,7 @@ function parseJson(body: Buffer): unknown {
   return value
 }
 
-/** What JSON can say and UTF-8 cannot: it would reach a guest, and the database, as another character. */
+/** What JSON can contain and UTF-8 cannot: it would reach a guest, and the database, as another character. */
 const surrogate = /\\u[dD][89a-fA-F]/
 
 const isHalf = (text: unknown): boolean => typeof text === 'string' && !text.isWellFormed()

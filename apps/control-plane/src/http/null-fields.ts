@@ -33,7 +33,7 @@ function omitInObject(shape: z.core.$ZodShape, value: Record<string, unknown>): 
   }
 }
 
-/** An option whose constant fields, such as `type`, say something else is not meant. */
+/** An option whose constant fields, such as `type`, differ is not meant. */
 function omitIfMeant(option: z.core.$ZodType, value: object): void {
   const { def } = (option as z.core.$ZodTypes)._zod
   const constants = def.type === 'object' ? Object.entries(def.shape) : []

@@ -1,5 +1,5 @@
-// The OpenAPI 3.1 document, made from the very schemas that validate. Customers' routes only: operators' and agents' are
-// not in it. A route says in its schema what its successes mean and which problems it has beyond everybody's.
+// The OpenAPI 3.1 document, made from the very schemas that validate. Customers' routes only: operators' and agents' are not in
+// it. A route's schema has what its successes mean, and the problems that other routes do not have.
 import { problemJson } from '@dormouse/contract'
 import swagger from '@fastify/swagger'
 import type { FastifyRequest, FastifySchema } from 'fastify'
@@ -73,7 +73,7 @@ export async function publishOpenApi(app: App): Promise<void> {
   await app.register(fastifyZodOpenApiPlugin, {
     components: { schemas: { Problem: problemJson } },
     documentOpts: {
-      // Answers may grow new fields, and requests have no unknown ones; no integer needs to be told that it is one that JSON can carry.
+      // Answers may grow new fields, and requests have no unknown ones; no integer needs the limits of what JSON can carry.
       override: ({ zodSchema, jsonSchema, io }) => {
         const { def } = zodSchema._zod
         if (def.type === 'object' && io === 'input') jsonSchema.additionalProperties ??= false
@@ -118,7 +118,7 @@ const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'example
 
 type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
 
-/** Carries what a route says of itself through the generator, which keeps only what begins with `x-`. */
+/** Passes a route's own fields through the generator, which keeps only what begins with `x-`. */
 function transform(route: Route): { schema: FastifySchema; url: string } {
   const { schema, url } = route
   if (!url.startsWith('/v1/') || !schema || schema.hide) return { schema: { hide: true }, url }
@@ -221,7 +221,10 @@ function plain(parameter: Parameter): Parameter {
   return isText ? parameter : { ...parameter, schema }
 }
 
-/** What any route may answer: the document itself asks for no credential and is read from memory; only connections are counted for it. */
+/**
+ * What any route may answer: the document itself needs no credential and is read from memory; only connections are counted for
+ * it.
+ */
 function everybodysProblems({ security }: Operation): ProblemStatus[] {
   if (security?.length === 0) return [400, 413, 429, 500]
   return [400, 401, 413, 429, 500, 503]

@@ -87,7 +87,7 @@ export function respondToBrokenRequest(error: Error & { code?: string }, socket:
   const problem = problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }
   // The end of what is written: whatever its request would be answered would be a second response.
   socket.end(rawProblem(problem, log))
-  // Without a parser, only its silence tells that the client has sent everything.
+  // Without a parser, only silence shows that the client has sent everything.
   drainSocket(socket, () => socket.destroySoon())
 }
 

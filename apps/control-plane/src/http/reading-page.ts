@@ -45,7 +45,7 @@ const start = `SwaggerUIBundle({
 })
 `
 
-/** Serves the page to anybody: it shows what the document says, which anybody may read. */
+/** Serves the page to anybody: it shows the document, which anybody may read. */
 export function serveReadingPage(app: App): void {
   const folder = assetFolder()
   const asset = (name: string) => readFileSync(join(folder, name), 'utf8')
@@ -58,7 +58,7 @@ export function serveReadingPage(app: App): void {
   }
 }
 
-/** Read when first asked for: most servers are never asked. */
+/** Read when first requested: on most servers it never is. */
 function serve(app: App, url: string, type: string, read: () => string): void {
   let text: string | undefined
   app.get(url, { schema: { hide: true } }, async (_request, reply) => {

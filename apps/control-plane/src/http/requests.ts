@@ -15,7 +15,7 @@ export const waitQuery = z.object({
 export function idempotencyKey(request: FastifyRequest): string | null {
   const name = 'Idempotency-Key'
   const bad = (why: string): never => refuseField(name, why)
-  // Node joins repeated headers with a comma; only the raw list tells one from two.
+  // Node joins repeated headers with a comma; only the raw list distinguishes one from two.
   const values = request.raw.rawHeaders.filter(
     (_, i, all) => i % 2 === 1 && all[i - 1]!.toLowerCase() === 'idempotency-key',
   )

@@ -35,7 +35,7 @@ export class UnauthenticatedClients {
     this.#limit.forgive(this.addressOf(request))
   }
 
-  /** The socket is a host's. Their number is not limited here: this replica asked for each. */
+  /** The socket is a host's. Their number is not limited here: this replica requested each. */
   prove(request: IncomingMessage, hostId: string): void {
     this.#connections.countByCredential(request, `host:${hostId}`, Number.POSITIVE_INFINITY)
   }

@@ -90,7 +90,7 @@ function unknownInObject(
   )
 }
 
-/** The options that the value's constant fields (such as `type`) name decide; if they name none, what any option knows. */
+/** The options that the value's constant fields (such as `type`) name decide; if they name none, the fields of any option. */
 function unknownInUnion(options: readonly z.core.$ZodType[], value: unknown, path: string[]): Unknown | undefined {
   const meant = options.filter((option) => isMeant(option, value))
   const found = meant.map((option) => findUnknown(option, value, path))
@@ -105,7 +105,7 @@ function isMeant(option: z.core.$ZodType, value: unknown): boolean {
   return isObject(value) && Object.entries(shape).every(([name, field]) => mayBe(field, value[name]))
 }
 
-/** Whether a value is what a constant field says; any other field says nothing. */
+/** Whether a value is that of a constant field; any other field decides nothing. */
 function mayBe(field: z.core.$ZodType, value: unknown): boolean {
   const { def } = (field as z.core.$ZodTypes)._zod
   return def.type !== 'literal' || def.values.includes(value as never)

@@ -1,8 +1,8 @@
-// What a failed validation says to people: the field's name and what it must be, never zod's own words.
+// The message of a failed validation: the field's name and what it must be, never zod's own words.
 import { Refusal, refusals } from '@dormouse/contract'
 import type { FastifySchemaValidationError } from 'fastify'
 
-/** What zod says of an issue. */
+/** An issue as zod reports it. */
 interface Issue {
   expected?: string
   values?: unknown[]

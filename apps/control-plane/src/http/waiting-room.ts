@@ -1,4 +1,4 @@
-// Listens while the database is awaited: health checks get the truth, everybody else is told to come again. Knows no route.
+// Listens while the database is awaited: health checks get the truth, everybody else gets 503 and Retry-After. Knows no route.
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -91,7 +91,7 @@ const descriptions: Record<ActivityClass, { now: string; was: string }> = {
   network: { now: 'the guest is using its network', was: 'the guest last used its network' },
 }
 
-/** A command or a transfer in flight keeps the desktop awake whatever its policy says. */
+/** A command or a transfer in flight keeps the desktop awake whatever its policy is. */
 function keptBy({ timeoutMs }: Facts, { class: what, counts, now, agoMs }: Verdict['activity'][number]): AwakeReason[] {
   const always = what === 'command' || what === 'transfer'
   if (now && (counts || always)) return [{ reason: what, detail: descriptions[what].now, leftMs: null }]

@@ -1,4 +1,4 @@
-// Hibernates desktops that are idle: looks at those that may have fallen due, asks the host of each that has, and begins the
+// Hibernates desktops that are idle: looks at those that may be due, checks each due one with its host, and begins the
 // operation that a caller would begin. Everything that it needs later is in the database, so that another leader goes on.
 import { newId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -127,7 +127,7 @@ export class IdleRunner {
     }
   }
 
-  /** The host may know of more than its last heartbeat said. */
+  /** The host may have more than its last heartbeat reported. */
   async #ask({ id: desktopId, hostId }: IdleRow): Promise<void> {
     const { links, reports } = this.#options
     const { activity } = await links.command(hostId!, 'desktop.observe', { desktopId }, { timeoutMs: observeTimeoutMs })

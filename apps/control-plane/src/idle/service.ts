@@ -45,7 +45,7 @@ export class Idle {
     this.runner = new IdleRunner(options)
   }
 
-  /** What keeps the desktop awake, and when it will hibernate. Any replica with a link to the host knows it exactly. */
+  /** What keeps the desktop awake, and when it will hibernate. Any replica with a link to the host has it exactly. */
   async show(caller: Customer, id: string): Promise<IdleJson> {
     const { pool, desktops: found } = this.#options
     await found.get(caller, id)
@@ -53,7 +53,7 @@ export class Idle {
     return toJson(row!, judge(factsOf(row!, this.#options)))
   }
 
-  /** What a host needs to hibernate its idle desktops while it hears no leader. */
+  /** What a host needs to hibernate its idle desktops without contact to a leader. */
   async rulesOf(hostId: string): Promise<IdleRule[]> {
     const { pool, enabled } = this.#options
     if (!enabled) return []

@@ -1,4 +1,4 @@
-// The wing of idle desktops: what the rest of the control plane knows of it.
+// The wing of idle desktops: what it brings to the rest of the control plane.
 import type { IdleRule } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { App } from '../http/app.ts'

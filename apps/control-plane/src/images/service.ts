@@ -56,12 +56,12 @@ const maxReaders = 3
 const inspectMs = 15_000
 /** How many hosts fetch ahead of need at once: they share one web server. */
 const prefetchAtOnce = 20
-/** A host that could not fetch an image, or has no template of it, is asked again after this. */
+/** A host that could not fetch an image, or has no template of it, gets the request again after this. */
 const askAgainMs = 60_000
 
 export class Images {
   readonly #options: ImagesOptions
-  /** When each host was asked to fetch, or to make a template of, which image. */
+  /** When each host got the request to fetch, or to make a template of, which image. */
   readonly #asked = new Map<string, number>()
 
   constructor(options: ImagesOptions) {
@@ -151,8 +151,8 @@ export class Images {
   }
 
   /**
-   * If that was requested, asks hosts that lack an image to fetch it, and those that have it to make a template of it. To be
-   * called again and again.
+   * If that was requested, makes hosts that lack an image fetch it, and those that have it make a template of it. To be called
+   * again and again.
    */
   async prefetch(): Promise<void> {
     const { pool, links, hosts } = this.#options
@@ -193,7 +193,7 @@ export class Images {
       .catch((err: unknown) => log.info({ err, host: host.id, what }, 'a host could not be asked to prepare an image'))
   }
 
-  /** What the manifest at the source says, as a host reads it. */
+  /** The manifest at the source, as a host reads it. */
   async #inspect(source: string): Promise<Pick<ImageRef, 'name' | 'version' | 'digest' | 'bytes'>> {
     const { links, hosts } = this.#options
     const able = (await hosts()).filter(({ id }) => links.takesCommands(id))

@@ -1,4 +1,4 @@
-// Who uses a screen now, as a client that wants it too gets to know it.
+// Who uses a screen now, as shown to a client that wants it too.
 import { refusals, refuse } from '@dormouse/contract'
 import * as activity from '../activity/store.ts'
 import type { Db } from '../db/pool.ts'

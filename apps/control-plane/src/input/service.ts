@@ -81,7 +81,7 @@ export class Inputs {
     void this.#watch.check()
   }
 
-  /** Performs the batch, or answers what became of the one with this key. */
+  /** Performs the batch, or returns what became of the one with this key. */
   async perform(caller: Customer, desktopId: string, body: InputBody, request: InputRequest): Promise<Answer> {
     const { pool, desktops, links } = this.#options
     const holder =
@@ -163,7 +163,7 @@ export class Inputs {
     }
   }
 
-  /** Typed text goes nowhere: the entry says who, how many and what became of it. */
+  /** Typed text is not logged: the entry has who, how many actions and what became of them. */
   async #settle({ id, desktopId, key, holder }: Batch, { actions }: InputBody, json: InputJson): Promise<void> {
     const { pool, log } = this.#options
     const { outcome, performed } = json
@@ -174,7 +174,7 @@ export class Inputs {
         await audit.recordOfCustomer(tx, { ...entry, details: { actions: actions.length, performed, outcome } })
         await activity.note(tx, [{ desktopId, class: 'input', ageMs: 0 }])
       })
-    // Without it the batch is unknown to those who ask again; the events were sent all the same.
+    // Without it, a repeated request does not find the batch; the events were sent all the same.
     await retryWhileUnavailable(write).catch((err) => log.warn({ err }, 'the outcome of a batch was not written'))
   }
 

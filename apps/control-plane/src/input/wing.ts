@@ -1,4 +1,4 @@
-// The wing of input, screenshots and the clipboard: what the rest of the control plane knows of it.
+// The wing of input, screenshots and the clipboard: what it brings to the rest of the control plane.
 import type { Log } from '@dormouse/process'
 import type { Channels } from '../agents/channels.ts'
 import type { Db } from '../db/pool.ts'

@@ -181,7 +181,7 @@ export class Leadership extends EventEmitter<Events> {
     )
   }
 
-  /** Answers `expired` once the leader's lease has expired, however long that takes. */
+  /** Returns `expired` once the leader's lease has expired, however long that takes. */
   async #watchLease(signal: AbortSignal): Promise<'expired' | 'abandoned'> {
     // The first look decides nothing: right after the start the lock is often free.
     await this.#look()

@@ -1,5 +1,5 @@
-// The table of the ledger: when each desktop was awake or hibernated, as far as its host has proved it. Knows what is billed
-// of a desktop, and neither operations nor reports.
+// The table of the ledger: when each desktop was awake or hibernated, as far as its host has proved it. Knows neither
+// operations nor reports.
 
 import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
 import { together } from '@dormouse/process'

@@ -19,7 +19,7 @@ export interface EventStreamOptions {
   first: EventPage
   /** Reads the next page; a page may be empty before the end. */
   read(after: Position): Promise<EventPage>
-  /** The end of the log, as far as this replica knows it. */
+  /** The end of the log, as far as this replica has read it. */
   end(): Position
   /** A block of the stream. */
   blockOf(event: EventRow): string
@@ -66,7 +66,7 @@ export class EventStream extends Readable {
     if (!this.push(`: \nid: ${cursorOf(this.#position)}\n\n`)) this.#state = 'full'
   }
 
-  /** Ends the stream, and says why. */
+  /** Ends the stream, with the reason. */
   end(reason: EndReason, more: object = {}): void {
     if (this.#state === 'ended') return
     this.#state = 'ended'

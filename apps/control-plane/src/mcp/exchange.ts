@@ -19,7 +19,7 @@ const invalidRequest = -32_600
 const invalidParams = -32_602
 const notAcceptable = -32_000
 
-/** How many answers the messages ask for. Notifications and responses ask for none. */
+/** How many answers the messages need. Notifications and responses need none. */
 export const requestsIn = (body: unknown): number =>
   [body].flat().filter((one) => typeof one === 'object' && one !== null && 'method' in one && 'id' in one).length
 

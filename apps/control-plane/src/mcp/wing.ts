@@ -1,4 +1,4 @@
-// The wing of the Model Context Protocol: what the rest of the control plane knows of it.
+// The wing of the Model Context Protocol: what it brings to the rest of the control plane.
 import type { App } from '../http/app.ts'
 import { type McpParts, mcpRoutes } from './routes.ts'
 

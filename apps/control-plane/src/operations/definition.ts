@@ -61,7 +61,7 @@ interface StepBody<I, F> {
   advances?: true
   /** Whether there is nothing to do for this operation: the step needs no mark. */
   idle?(operation: Position<I, F>): boolean
-  /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
+  /** May run twice, so it must request a result, not an action. What it returns is added to the findings. */
   run(context: StepContext<I, F>): Promise<F | undefined>
 }
 
@@ -74,7 +74,7 @@ interface Undo<I, F> {
 
 export interface OperationDefinition<I = object, F = Findings> {
   kind: string
-  /** The parameters of the request, and what the operation needs to know of the moment at which it was accepted. */
+  /** The parameters of the request, and what the operation needs from the moment at which it was accepted. */
   input: z.ZodType<I>
   findings: z.ZodType<F>
   /** Waits only for others that overtake, and not for the rest. */
@@ -90,15 +90,15 @@ export interface OperationDefinition<I = object, F = Findings> {
    */
   lock(tx: Db, operation: OperationRow): Promise<unknown>
   /**
-   * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined if it cannot run
-   * there; it then runs later, and tells why it fails.
+   * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined if it cannot run there;
+   * it then runs later, and fails there if it must.
    */
   opens?(operation: NewOperation<I>): Opening<F> | undefined
   /** Whether requests may wait behind it. They begin once it has settled. */
   precedes?(operation: OperationRow): boolean
   /** Whether it can still be undone for a request that waits behind it. It then fails with `superseded`. */
   givesWay?(operation: Position<I, F>): boolean
-  /** The operation for which it was begun, which waits behind it. It does not give way to that one. */
+  /** The operation for which it was begun, which waits behind it. It is not undone for that one. */
   begunFor?(operation: Position<I, F>): string | undefined
   /** Whether nothing is left of it after this failure: its requester is part of the service, and tries again. */
   vanishes?(operation: OperationRow<I, F>, failure: Failure): boolean
@@ -110,13 +110,13 @@ export interface OperationDefinition<I = object, F = Findings> {
    * runs.
    */
   succeededAtOnce?(tx: Db, context: SettleContext<I, F>): Promise<unknown>
-  /** What the operation answers once it has succeeded. */
+  /** What the operation returns once it has succeeded. */
   resultOf(operation: OperationRow<I, F>): Omit<OperationResult, 'duration_ms'>
   /** Runs after a success is committed. It may get lost: recovery repeats it. */
   afterwards?(context: SettleContext<I, F>): Promise<void>
   /**
-   * Runs instead of `succeeded`, after the undos: puts what the operation acted on into a state that is true. Answers what
-   * was lost, in half a sentence for the customer.
+   * Runs instead of `succeeded`, after the undos: puts what the operation acted on into a state that is true. Returns what was
+   * lost, in half a sentence for the customer.
    */
   failed(tx: Db, context: SettleContext<I, F>, failure: Failure): Promise<string | undefined>
 }

@@ -253,7 +253,7 @@ export class Engine {
     if (this.#definition(row).precedes?.(row)) await this.#beginNext(row.id, running.term)
   }
 
-  /** Runs the steps from the stored one on. Answers why a step failed; undefined if all succeeded. */
+  /** Runs the steps from the stored one on. Returns why a step failed; undefined if all succeeded. */
   async #runSteps(running: Running): Promise<Failure | undefined> {
     const { row } = running
     const definition = this.#definition(row)

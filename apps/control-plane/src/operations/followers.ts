@@ -3,7 +3,7 @@ import type { Db } from '../db/pool.ts'
 import type { Failure } from './failures.ts'
 import { columns, type OperationRow, settledMeanwhile } from './store.ts'
 
-/** Which of a desktop's live operations a request meets. */
+/** Which of a desktop's live operations a request finds. */
 export interface Line {
   /** What the service itself has begun: a move, or a hibernation by idle or by a drain. Requests wait behind it. */
   ahead: OperationRow | undefined
@@ -25,7 +25,7 @@ export async function lineOf(db: Db, desktopId: string): Promise<Line> {
   }
 }
 
-/** A hibernation that nobody outside the service has asked for. */
+/** A hibernation that nobody outside the service has requested. */
 export const isOwnHibernation = ({ kind, requestedBy, behind }: OperationRow): boolean =>
   kind === 'hibernate' && behind === null && requestedBy !== 'caller' && requestedBy !== 'operator'
 

@@ -1,5 +1,5 @@
-// How far the operations of this replica have come, as callers see it. Kept in memory: another replica answers what the
-// stored step implies. Knows no desktop.
+// How far the operations of this replica have come, as callers see it. Kept in memory: another replica shows what the stored
+// step implies. Knows no desktop.
 import type { OperationPhase, OperationProgress, Report } from '@dormouse/contract'
 import { type Findings, type OperationDefinition, read } from './definition.ts'
 import { isSettled, type OperationRow } from './store.ts'

@@ -25,7 +25,7 @@ export interface Running {
   marked: number
   /** How many steps the transaction that accepted it has done. */
   opened: number
-  /** It has settled, and its waiting requests know. */
+  /** It has settled, and its waiting requests are resolved. */
   hasSettled: boolean
 }
 

@@ -35,7 +35,7 @@ export async function storeFailure(
   return failed
 }
 
-/** Undefined if a guard fails: what stands behind the locks tells why. */
+/** Undefined if a guard fails: the statements after the locks find the reason. */
 async function succeedAtOnce(
   leadership: Leadership,
   definition: OperationDefinition,

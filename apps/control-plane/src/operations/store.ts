@@ -13,7 +13,7 @@ import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import { Abandoned, type Failure } from './failures.ts'
 
-/** As it is stored; the definition of its kind says what `input` and `findings` are. */
+/** As it is stored; the definition of its kind has the schemas of `input` and `findings`. */
 export interface OperationRow<I = object, F = object> {
   id: string
   desktopId: string

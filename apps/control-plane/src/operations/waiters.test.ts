@@ -24,7 +24,7 @@ function database(look: (count: number) => Promise<OperationRow>) {
   return { seen, db: { query } as unknown as Db }
 }
 
-/** A log that says nothing. */
+/** A log without output. */
 const silent = { follow: () => () => undefined }
 
 const crowd = (waiters: Waiters, count: number) =>

@@ -1,5 +1,5 @@
 // Requests that wait for an operation to settle. They resolve at once if it settles on this replica. Otherwise the log of
-// events says when to read it; in case that is late, it is also polled every 2 s, once for all requests that wait for it.
+// events shows when to read it; in case that is late, it is also polled every 2 s, once for all requests that wait for it.
 import { type Db, isDatabaseUnavailable } from '../db/pool.ts'
 import type { EventFeed } from '../events/feed.ts'
 import { isSettled, type OperationRow, read } from './store.ts'

@@ -30,7 +30,7 @@ export const customersOnly = (options: AuthenticationOptions): onRequestHookHand
     if (kind !== 'customer') refuseOperator()
   })
 
-/** Its holder may know that the key is good: operators' routes say so too. */
+/** Its holder may learn that the key is valid: operators' routes show it too. */
 export const refuseOperator = (): never =>
   refuse(
     'unauthenticated',

@@ -1,5 +1,4 @@
-// Guarantee: keys come over TLS or from this very machine, and from nowhere else. An issuer that answers
-// nonsense is an error.
+// Guarantee: keys come over TLS or from this very machine, and from nowhere else. An issuer that returns nonsense is an error.
 import { readConfig } from '@dormouse/process'
 import { badAnswers, badBodies, RawServer } from '@dormouse/process/testing/raw-server'
 import { expect, test } from 'vitest'

@@ -1,4 +1,4 @@
-// Guarantee: the issuer is asked one thing at a time, seldom, and its silence takes away no key that was known.
+// Guarantee: the issuer gets one request at a time, and seldom, and its silence removes no known key.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLog } from '@dormouse/process'
 import { type CryptoKey, exportJWK, generateKeyPair, type JSONWebKeySet } from 'jose'

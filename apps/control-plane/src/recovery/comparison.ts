@@ -181,7 +181,7 @@ export class Comparison {
     return orders
   }
 
-  /** What the snapshot says of an item: whether host and database agree, and the order; `differs` needs the lock. */
+  /** What the snapshot shows of an item: whether host and database agree, and the order; `differs` needs the lock. */
   #judgeQuietly(
     sight: Sight,
     item: Observation,
@@ -227,7 +227,7 @@ export class Comparison {
   }
 
   /**
-   * Corrects the state under the desktop's lock and answers the order for the host. Does nothing if an operation is in
+   * Corrects the state under the desktop's lock and returns the order for the host. Does nothing if an operation is in
    * progress, an undo is deferred, or the desktop has changed since the inventory was taken.
    */
   async #correct(

@@ -1,4 +1,4 @@
-// Says that the log of events is held back for long. Knows no event.
+// Raises an alarm if the log of events is held back for long. Knows no event.
 import type { Log } from '@dormouse/process'
 import type { StandingAlarms } from '../alarms/service.ts'
 

@@ -1,4 +1,4 @@
-// Finds desktops that stay paused after a move, because their hosts cannot be asked to run them.
+// Finds desktops that stay paused after a move, because their hosts cannot be told to run them.
 import type { Log } from '@dormouse/process'
 import type { StandingAlarms } from '../alarms/service.ts'
 import type { Pool } from '../db/pool.ts'

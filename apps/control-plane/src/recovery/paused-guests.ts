@@ -1,5 +1,5 @@
-// Hibernates awake desktops whose hosts report that their guests stand still: a guest has suspended itself, or something has paused
-// it. Its memory is kept, and a wake brings it back.
+// Hibernates awake desktops whose hosts report that their guests are paused: a guest has suspended itself, or something has
+// paused it. Its memory is kept, and a wake brings it back.
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'

@@ -80,7 +80,7 @@ export class Recovery {
     }
   }
 
-  /** Asks one host for its inventory and resolves the differences. */
+  /** Requests one host's inventory and resolves the differences. */
   compare(hostId: string): Promise<void> {
     return this.#comparing.request(hostId, () =>
       this.#leading(async (term) => {

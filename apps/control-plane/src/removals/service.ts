@@ -223,7 +223,7 @@ const loss: Ending = {
         `${name} sent a heartbeat in the last ${hosts.silentAfterMs / 1_000} s; retry when it is unreachable, or remove it for good`,
       )
     const { lostAt, before, heardAt } = ended
-    // A host that was never heard has proved nothing.
+    // A host that never reported has proved nothing.
     return { lostAt, before, provedUntil: heardAt ?? new Date(0) }
   },
   dropDeferred: deferred.dropUndosOf,

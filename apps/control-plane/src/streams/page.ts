@@ -33,7 +33,7 @@ const policy = (host: string): string =>
     `frame-ancestors 'none'`,
   ].join('; ')
 
-/** A person's browser gets the page also for a link that was cut or changed on its way: it says so, and what to do. */
+/** A person's browser gets the page also for a link that was cut or changed on its way: it shows that, and what to do. */
 const isForPeople = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
 
 /** Serves the page at every screen's URL, and its files. */

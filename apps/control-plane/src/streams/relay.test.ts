@@ -61,7 +61,7 @@ test(
     // Each piece has a head of a WebSocket's before it.
     expect(most.socket).toBeLessThanOrEqual(pieceBytes + 16)
     expect(most.channel).toBeLessThanOrEqual(windowBytes)
-    // Whoever looked goes, and the host is told.
+    // The viewer leaves, and the host gets the close.
     const lost = once(host, 'error')
     viewer.close()
     await over
@@ -80,7 +80,7 @@ test('a viewer that says more than hands and programs need is heard in part each
   for (let said = 0; said < 100_000; said++) viewer.send(Buffer.alloc(8))
   await expect.poll(() => socket.isPaused, { timeout: timeoutMs }).toBe(true)
   expect(heard).toBeGreaterThanOrEqual(4_000)
-  // What was read of the network before is heard, and no more.
+  // What was read from the network before is passed on, and no more.
   expect(heard).toBeLessThan(50_000)
   for (let turn = 0; heard < 100_000 && turn < 100; turn++) {
     vi.advanceTimersByTime(1_000)
@@ -98,7 +98,7 @@ test('a viewer is asked for a sign of life every 15 s, and hung up on after thre
     vi.advanceTimersByTime(15_000)
     await once(socket, 'pong')
   }
-  // It is there, and answers nothing.
+  // It is there, and sends nothing.
   viewer.pause()
   const closed = once(socket, 'close')
   for (let turn = 0; turn < 3; turn++) {

@@ -42,7 +42,7 @@ export const bodies: Readonly<Record<number, Body>> = {
 const isHint = (encoding: number): boolean =>
   (encoding >= -32 && encoding <= -23) || (encoding >= -256 && encoding <= -247)
 
-/** Whether a viewer may ask for it. */
+/** Whether a viewer may request it. */
 export const isFollowed = (encoding: number): boolean => encoding in bodies || isHint(encoding)
 
 function* counted(): Script {

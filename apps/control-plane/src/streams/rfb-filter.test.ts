@@ -1,4 +1,4 @@
-// Guarantee: whatever a viewer says, and wherever it is cut, nothing but negotiation and wishes for frames passes.
+// Guarantee: whatever a viewer sends, and wherever it is split, nothing but negotiation and requests for frames passes.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { RfbFilter } from './rfb-filter.ts'

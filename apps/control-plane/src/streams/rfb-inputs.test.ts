@@ -20,7 +20,7 @@ const qemuKey = [255, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 4]
 const qemuAudio = [255, 1, 0, 1]
 const quiet = [...picture, ...format, ...encodings(0, -239, 7), ...size, ...qemuAudio, ...picture]
 
-/** How many inputs are heard, the bytes in pieces of that length. */
+/** How many inputs are noticed, with the bytes in pieces of that length. */
 function heard(bytes: number[], pieceLength = bytes.length): number {
   let count = 0
   const inputs = new RfbInputs(() => count++)

@@ -26,8 +26,8 @@ export class RfbTerms {
   }
 
   /**
-   * The viewer's requested pixel format. It must not change the pixel size once pictures may arrive: the filter could not
-   * tell which pictures have which size.
+   * The viewer's requested pixel format. It must not change the pixel size once pictures may arrive: the filter could not know
+   * which pictures have which size.
    */
   request(format: Buffer): void {
     const bytes = bytesOf(format)

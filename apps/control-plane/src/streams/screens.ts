@@ -163,7 +163,7 @@ export class Screens {
     await relay(socket, channel, { fromClient, fromScreen })
   }
 
-  /** Asks the host to dial back; refuses if the host is unreachable or refuses. */
+  /** Makes the host dial back; refuses if the host is unreachable or refuses. */
   async #openChannel({ hostId, sessionId, desktopId, generation, claim }: Admission, signal: AbortSignal) {
     const { links, channels } = this.#options
     const awaited = channels.expect(hostId)

@@ -1,5 +1,5 @@
 // Metrics of the hosts: how many in which state, and what they have and have reserved. Read from the database when they are
-// asked for, at most every few seconds. Every replica shows the same numbers.
+// scraped, at most every few seconds. Every replica shows the same numbers.
 import type { HostJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Gauge, type Registry } from 'prom-client'

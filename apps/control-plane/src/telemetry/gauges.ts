@@ -1,4 +1,4 @@
-// Gauges of what this replica holds right now, read when they are asked for: connections, links, screens, the pool.
+// Gauges of what this replica holds right now, read when they are scraped: connections, links, screens, the pool.
 
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { LanedPool } from '../db/lanes.ts'
@@ -19,7 +19,7 @@ export interface Held {
   leadership: Leadership
 }
 
-/** A figure that is counted when it is asked for. */
+/** A figure that is counted when it is scraped. */
 export interface Gauged {
   name: string
   help: string

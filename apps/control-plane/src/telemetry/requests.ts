@@ -13,7 +13,7 @@ export interface RequestTelemetryOptions {
   tracing: Tracing | undefined
 }
 
-/** Monitoring asks for these every few seconds. */
+/** Monitoring requests these every few seconds. */
 const quietRoutes = new Set(['/healthz', '/readyz', '/metrics'])
 /** All unknown paths count as one route. */
 const unknownRoute = 'unknown'

@@ -35,7 +35,7 @@ interface Open {
 }
 
 const checkEveryMs = 1_000
-/** A little more than a client may send at once, so that it is told why. */
+/** A little more than a client may send at once, so that it can get the reason. */
 const maxFrameBytes = attachInputMaxBytes + 16 * 1024
 
 export class Attachments {

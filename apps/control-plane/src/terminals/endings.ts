@@ -36,13 +36,13 @@ export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unread
 /** Why an exec can no longer be reached on its host; undefined if its desktop is as it was. */
 export function endingOf(now: { state: DesktopState; hostId: string | null }, hostId: string): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
-  // Why it failed, the next request hears.
+  // The next request gets the reason of the failure.
   if (now.state === 'failed') return endings.hostLost
   if (now.state !== 'awake') return endings.asleep
   return now.hostId === hostId ? undefined : endings.moved
 }
 
-/** What the refusal of one operation says by itself; undefined if the desktop's state says it. */
+/** What the refusal of one operation means by itself; undefined if the desktop's state shows it. */
 export function endingAfter({ code }: Refusal): Ending | undefined {
   if (code === 'exec_unknown') return endings.deleted
   if (code === 'rate_limited') return endings.busy

@@ -1,4 +1,4 @@
-// The route of an exec's WebSocket for requests that do not ask for one, and for the OpenAPI document. Only HTTP.
+// The route of an exec's WebSocket for requests that are no upgrade, and for the OpenAPI document. Only HTTP.
 import { attachQuery, id, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Execs } from '../guest/execs.ts'

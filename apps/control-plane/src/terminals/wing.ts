@@ -1,4 +1,4 @@
-// The wing of terminals over WebSockets: what the rest of the control plane knows of it.
+// The wing of terminals over WebSockets: what it brings to the rest of the control plane.
 import type { Upgrades } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { App } from '../http/app.ts'

@@ -3,7 +3,7 @@
 -- The base of all others: installation, leadership, principals, hosts, desktops, operations.
 create extension if not exists btree_gist;
 
--- Stands in every domain, manifest, pool and network on the hosts, so that two installations never touch each other's.
+-- Is in the name of every domain, manifest, pool and network on the hosts, so that two installations never touch each other's.
 create table installation (
   only_one boolean primary key default true check (only_one),
   id uuid not null default gen_random_uuid(),
@@ -35,7 +35,7 @@ create table organisations (
   id uuid primary key,
   name text not null,
   created_at timestamptz not null default now(),
-  -- How many desktops an organisation may have; null is what the control plane's settings say.
+  -- How many desktops an organisation may have; null is the number in the control plane's settings.
   max_desktops integer check (max_desktops >= 0)
 );
 
@@ -75,11 +75,11 @@ create table hosts (
   lost_at timestamptz,
   removed_at timestamptz,
   created_at timestamptz not null default now(),
-  -- Since when a host has said without a break that it ails: what has only begun may pass by itself.
+  -- Since when a host has reported its problem without a break: one that has only begun may pass by itself.
   ailing_since timestamptz,
   -- One host's word raises the epoch once. After that it gets no commands until an operator trusts it again.
   epoch_believed_at timestamptz,
-  -- While it gets none: since when, and which epoch it says it has obeyed.
+  -- While it gets none: since when, and which epoch it reports to have obeyed.
   withheld_at timestamptz,
   withheld_epoch bigint,
   -- Since when a host takes no new desktops, and the drain that empties it.
@@ -236,7 +236,7 @@ create table usage_intervals (
   kind text not null check (kind in ('awake', 'hibernated')),
   generation bigint not null,
   host_id uuid references hosts,
-  -- Null if no operation did it: a host's inventory or report told the change.
+  -- Null if no operation did it: a host's inventory or report showed the change.
   opened_by uuid references operations,
   closed_by uuid references operations,
   period tstzrange not null,
@@ -251,8 +251,8 @@ create index usage_intervals_awake on usage_intervals (host_id) where kind = 'aw
 create index usage_intervals_opened_by on usage_intervals (opened_by);
 create index usage_intervals_closed_by on usage_intervals (closed_by);
 
--- Who may see or control a desktop's screen. One row per desktop and claim; a hold lasts from a holder's first request
--- until another takes it. All replicas agree because they all ask here.
+-- Who may see or control a desktop's screen. One row per desktop and claim; a hold lasts from a holder's first request until
+-- another takes it. All replicas agree because they all read this table.
 create table stream_claims (
   desktop_id uuid not null references desktops,
   claim text not null check (claim in ('view', 'control')),
@@ -267,8 +267,8 @@ create table stream_claims (
   ticket_hash bytea,
   -- A page whose desktop fell asleep may come back until then, unless another took the claim.
   waits_until timestamptz,
-  -- What the last socket was opened with: it opens again until the page has said that it has its ticket, so that an answer
-  -- that is lost on its way costs nobody the claim.
+  -- What the last socket was opened with: it opens again until the page has confirmed its ticket, so that an answer that is
+  -- lost on its way costs nobody the claim.
   previous_hash bytea,
   -- Until when the access token behind a claim is good; null behind an API key, which is good until it is revoked.
   good_until timestamptz,
@@ -405,14 +405,15 @@ create table event_log (
 );
 insert into event_log default values;
 
--- What a customer's cheap requests can write in a loop is bounded for each organisation: events and entries of the audit log here,
--- deliveries to webhooks by the leader. What is above a budget is counted, and one event or entry says how many were left out.
+-- What a customer's cheap requests can write in a loop is bounded for each organisation: events and entries of the audit log
+-- here, deliveries to webhooks by the leader. What is above a budget is counted, and one event or entry has the number of those
+-- left out.
 create table log_budgets (
   org_id uuid not null references organisations (id),
   tokens float8 not null,
   counted_at timestamptz not null default clock_timestamp(),
   is_over boolean not null default false,
-  -- Since the last event that said so.
+  -- Since the last event with such a number.
   left_out bigint not null default 0,
   left_out_since timestamptz,
   -- Events, or the audit log.
@@ -574,7 +575,7 @@ create table wake_locks (
   expires_at timestamptz not null,
   primary key (desktop_id, name)
 );
--- Changes of wake locks are events. The leader deletes expired ones within seconds, which says that they have ended.
+-- Changes of wake locks are events. The leader deletes expired ones within seconds, and that is the event of their end.
 create index wake_locks_expired on wake_locks (expires_at);
 
 create function log_wake_lock() returns trigger language plpgsql as $$
@@ -648,21 +649,21 @@ create table webhook_position (
 );
 insert into webhook_position default values;
 
--- Execs: what each desktop's guest is asked to start, written before it is. What becomes of one is known to its guest alone.
+-- Execs: what each desktop's guest is to start, written before the command is sent. Only the guest has what becomes of one.
 create table execs (
   id uuid primary key,
   desktop_id uuid not null references desktops (id),
   idempotency_key text,
   fingerprint bytea,
   created_at timestamptz not null default clock_timestamp(),
-  -- Its host has said that it was started. From then on it is never sent again.
+  -- Its host has confirmed the start. From then on it is never sent again.
   started_at timestamptz,
   removed_at timestamptz
 );
 create unique index execs_by_key on execs (desktop_id, idempotency_key) where idempotency_key is not null;
 create index execs_by_age on execs (created_at);
 
--- Uploads that go on after an interruption. What has come lies in the guest: its file has a name made from the upload's id.
+-- Uploads that go on after an interruption. What has come is in the guest: its file has a name made from the upload's id.
 create table uploads (
   id uuid primary key,
   org_id uuid not null references organisations (id),
@@ -676,7 +677,7 @@ create table uploads (
   state text not null default 'open' check (state in ('open', 'placing', 'complete')),
   created_at timestamptz not null default clock_timestamp(),
   expires_at timestamptz not null,
-  -- To whom an uploaded file belongs, if its caller has said so.
+  -- The owner of an uploaded file, if its caller has named one.
   owner text
 );
 create index uploads_by_desktop on uploads (desktop_id);

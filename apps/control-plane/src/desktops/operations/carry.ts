@@ -160,7 +160,7 @@ function misfitFrom(error: unknown, codes: readonly string[]): CommandResult<'mo
   throw error
 }
 
-/** Tells the old host to hold the desktop for the move. The guest is not affected. */
+/** Makes the old host hold the desktop for the move. The guest is not affected. */
 export async function begin(deps: CarryContext, context: Move): Promise<MoveFindings> {
   const { links } = deps
   const { kind } = placed(context)

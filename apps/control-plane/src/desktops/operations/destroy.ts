@@ -17,7 +17,7 @@ export interface DestroyContext {
   links: Links
   /** How long to wait for an unreachable host. */
   graceMs: number
-  /** Is told that the organisation has one desktop less. */
+  /** Called when the organisation has one desktop less. */
   quota: Pick<Quota, 'freed'>
 }
 

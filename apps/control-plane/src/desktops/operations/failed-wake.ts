@@ -4,8 +4,8 @@ import type { Failure } from '../../operations/failures.ts'
 import type { Asleep, WakeInput } from './stored.ts'
 
 /**
- * The state after the failure. If the saved memory was kept, the state says so. If the host no longer has the memory, it counts
- * as lost only if the caller gave it up; otherwise an operator may restore it.
+ * The state after the failure. If the saved memory was kept, the state shows it. If the host no longer has the memory, it
+ * counts as lost only if the caller gave it up; otherwise an operator may restore it.
  */
 export function stateAfterFailure(
   { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
@@ -24,7 +24,7 @@ export function stateAfterFailure(
 export const leftNothing = ({ hostId }: Pick<WakeInput, 'hostId'>, asleep: Asleep | undefined): boolean =>
   hostId === null && (asleep === undefined || (asleep !== 'deferred' && asleep.state === 'absent'))
 
-/** What the failed wake has cost, as half a sentence; undefined if the failure's own text says it. */
+/** What the failed wake has cost, as half a sentence; undefined if the failure's own text contains it. */
 export function lossOf(
   { from, discardMemory }: Pick<WakeInput, 'from' | 'discardMemory'>,
   asleep: Asleep | undefined,

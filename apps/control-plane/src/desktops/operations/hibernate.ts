@@ -1,4 +1,4 @@
-// Hibernate: save. If that fails, the host is asked for the actual state, which becomes the desktop's state.
+// Hibernate: save. If that fails, the host reports the actual state, which becomes the desktop's state.
 
 import { type DesktopState, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'

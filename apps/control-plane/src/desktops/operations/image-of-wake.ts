@@ -1,4 +1,4 @@
-// The registered image of a desktop's first disk: which one it is, and what a host is told about it.
+// The registered image of a desktop's first disk: which one it is, and what is sent to a host about it.
 import { type ImageRef, imageFolderName } from '@dormouse/contract'
 import type { Images } from '../../images/service.ts'
 import type { OperationRow } from '../../operations/store.ts'

@@ -27,7 +27,7 @@ export const hibernates = ({ input, findings }: MovePosition): boolean =>
 /** Whether its memory is still to be saved. */
 export const isToBeSaved = (operation: MovePosition): boolean => hibernates(operation) && !operation.findings.saved
 
-/** Tells the old host to hold the desktop for the move; hibernates it first if it moves that way. */
+/** Makes the old host hold the desktop for the move; hibernates it first if it moves that way. */
 export async function begin(deps: Deps, context: Move): Promise<MoveFindings> {
   if (isToBeSaved(context.operation)) await save(deps, context)
   return carry.begin(deps, context)

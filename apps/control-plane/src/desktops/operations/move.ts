@@ -1,5 +1,5 @@
 // Move: place, begin, send, arrive, decide, settle, release. The desktop's state and generation stay. Wherever it fails, the
-// desktop is whole on exactly one host, and the database says on which.
+// desktop is whole on exactly one host, and the database has which one.
 import type { DesktopState, OperationPhase, OperationResult } from '@dormouse/contract'
 import type { Db } from '../../db/pool.ts'
 import { type OperationDefinition, requireFound, type Step } from '../../operations/definition.ts'

@@ -60,7 +60,7 @@ export const wakeFindings = findings.extend({
   tried: z.array(z.string()).optional(),
   left: z.string().optional(),
   resumedFrom: resumedFrom.optional(),
-  /** Absent if the host cannot tell. */
+  /** Absent if the host cannot determine it. */
   ready: z.boolean().optional(),
   path: wakePath.optional(),
   asleep: asleep.optional(),

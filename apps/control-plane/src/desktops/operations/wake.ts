@@ -45,7 +45,7 @@ type WakeSettlement = SettleContext<WakeInput, WakeFindings>
 
 const deferred: WakeFindings = { asleep: 'deferred' }
 
-/** What the wake starts from, by the desktop's state. Saved memory is discarded only if the caller asks for that. */
+/** What the wake starts from, by the desktop's state. Saved memory is discarded only if the caller requests that. */
 function sourceOf({ from, discardMemory }: WakeInput): WakeSource {
   const disk = from === 'created' ? 'make' : 'require'
   if (discardMemory) return { memory: 'discard', disk }
