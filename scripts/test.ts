@@ -146,7 +146,7 @@ function node(file: string, ...words: string[]): Promise<number> {
   )
 }
 
-/** It ends, and with it all that tests have started, when we are told to, when we are killed, or when npm has gone. */
+/** It ends, and with it all that tests have started, on a signal, when we are killed, or when npm has gone. */
 function endsWithUs(child: ChildProcess): () => void {
   const end = () => void child.kill('SIGTERM')
   const identity = identify(child.pid!)

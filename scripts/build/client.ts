@@ -1,5 +1,5 @@
-// Makes the SDK's package: JavaScript, and types that stand by themselves. The contract that they come from is ours alone
-// and made with zod; whoever installs the SDK gets its types written out, and needs neither.
+// Makes the SDK's package: JavaScript, and types without imports of ours. The contract that they come from is ours alone and
+// made with zod; whoever installs the SDK gets its types written out, and needs neither.
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
@@ -14,7 +14,7 @@ const fromContract = [
   /import\("@dormouse\/contract"\)\.(\w+)/g,
 ]
 
-/** Builds the package into the folder: what stands there can be packed and published as it is. */
+/** Builds the package into the folder: its content can be packed and published as it is. */
 export function buildClient(folder: string): void {
   rmSync(folder, { recursive: true, force: true })
   tsc('-p', join(source, 'tsconfig.build.json'), '--outDir', folder)

@@ -9,7 +9,7 @@ import {
 } from '@dormouse/client'
 import type { Instance, Keys } from './instance.ts'
 
-/** How often to ask while waiting: often enough for a person, and little beside the work that is waited for. */
+/** How often to poll while waiting: often enough for a person, and little beside the work that is waited for. */
 export const apiPollMs = 50
 
 /** Ready means: the database responds and a leader is known. */

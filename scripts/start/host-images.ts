@@ -1,5 +1,5 @@
-// The hosts' folders of images. Each host has its own, as a real one has, so that none removes what another one's disks stand
-// on. Images are built in the first host's folder; the others have links to the same files.
+// The hosts' folders of images. Each host has its own, as a real one has, so that none removes an image that another one's
+// disks need. Images are built in the first host's folder; the others have links to the same files.
 import {
   copyFileSync,
   existsSync,

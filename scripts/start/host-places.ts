@@ -31,8 +31,8 @@ export function hostPlaces({ dir }: Instance, count: number): HostPlace[] {
 }
 
 /**
- * How many hosts this run has: as many as were asked for, else as many as have desktops. Throws if fewer were asked for than
- * have desktops, since nothing could wake those.
+ * How many hosts this run has: the requested number, else as many as have desktops. Throws if fewer were requested than have
+ * desktops, since nothing could wake those.
  */
 export function countHosts({ dir }: Instance, asked: number | undefined): number {
   const numbers = Array.from({ length: maxHosts }, (_, at) => at + 1)

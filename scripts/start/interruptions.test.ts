@@ -1,5 +1,5 @@
-// Guarantee: whatever asks a run to end, in whatever way it was started, lets it save and stop; nothing goes on as an orphan,
-// and nothing but a second Ctrl-C skips the saving.
+// Guarantee: whatever ends a run, in whatever way it was started, lets it save and stop; nothing goes on as an orphan, and
+// nothing but a second Ctrl-C skips the saving.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../../test/wait-for.ts'
 import { identify } from '../testbed/processes.ts'
 
-/** A program with our signals, started by the real npm script and the real with-node.sh. It saves when it is told to. */
+/** A program with our signals, started by the real npm script and the real with-node.sh. It saves when it is to end. */
 const program = `
 import { existsSync, appendFileSync, writeFileSync } from 'node:fs'
 import { interruptions } from '${join(import.meta.dirname, 'interruptions.ts')}'
@@ -48,7 +48,7 @@ const read = (name: string) => {
   }
 }
 
-/** Starts it, asks it to end, lets it save, and returns how that went. */
+/** Starts it, signals its end, lets it save, and returns how that went. */
 async function ended(command: string[], ask: (npm: ChildProcess) => void): Promise<string> {
   for (const name of ['pid', 'saving', 'ended', 'may-end']) rmSync(join(folder, name), { force: true })
   const npm = spawn(command[0]!, command.slice(1), { cwd: folder, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })

@@ -1,11 +1,11 @@
-// What asks a run to end: signals, a closed terminal, or the end of the npm that started it. Knows no run.
+// What ends a run: signals, a closed terminal, or the end of the npm that started it. Knows no run.
 
 export interface Interruptions {
-  /** Aborts when the run is asked to end. */
+  /** Aborts when the run is to end. */
   first: AbortSignal
   /** Aborts when whoever watches insists: nothing is saved any more. */
   second: AbortSignal
-  /** Resolves when the run is asked to end. */
+  /** Resolves when the run is to end. */
   promise: Promise<void>
 }
 

@@ -1,4 +1,4 @@
-// Reads the log of a process that did not start, to say why. Knows the form of a log line, and no process.
+// Reads the reason from the log of a process that did not start. Knows the form of a log line, and no process.
 import { readFileSync } from 'node:fs'
 
 interface LogLine {

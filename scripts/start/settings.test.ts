@@ -1,4 +1,4 @@
-// Guarantee: each program of a run gets its own settings and no other's, and a variable that none knows is named.
+// Guarantee: each program of a run gets its own settings and no other's, and an unknown variable is named.
 import { expect, test } from 'vitest'
 import { ownSettings, unknownSettings } from './settings.ts'
 

@@ -1,4 +1,4 @@
-// The settings of the programs of a run: which variables of our own environment each gets, and which nobody knows.
+// The settings of the programs of a run: which variables of our own environment each gets, and which are unknown.
 import { configSchema as agent } from '@dormouse/agent/config.ts'
 import { unknownVariables } from '@dormouse/contract'
 import { configSchema as controlPlane } from '@dormouse/control-plane/config.ts'
@@ -22,6 +22,6 @@ export function ownSettings(program: keyof typeof namesOf, env: Env = process.en
   return Object.fromEntries(set.map((name) => [name, env[name]!]))
 }
 
-/** A sentence for each variable that none of the programs knows. */
+/** A sentence for each variable that no program has. */
 export const unknownSettings = (env: Env): string[] =>
   unknownVariables(env, [...ofStart, ...namesOf.controlPlane, ...namesOf.agent], ofOthers)

@@ -1,4 +1,4 @@
-// Guarantee: only packages that are missing are asked for.
+// Guarantee: only packages that are missing are requested.
 import { expect, test } from 'vitest'
 import { missingNeeds } from './packages.ts'
 

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 /** One line to the person who watches. */
 export type Say = (line: string) => void
 
-/** Tells a process from a later one with the same pid. */
+/** Distinguishes a process from a later one with the same pid. */
 export type Identity = { pid: number; started: string }
 
 const execute = promisify(execFile)

@@ -7,7 +7,7 @@ export type InputAction = InputBody['actions'][number]
 /** What `desktop.input` takes in place of a list of actions. */
 export interface InputBatch {
   actions: InputAction[]
-  /** The picture that the model asks for; a `screenshot` action takes the whole screen. */
+  /** The picture that the model gets; a `screenshot` action takes the whole screen. */
   screenshot?: PictureSpec
 }
 

@@ -92,8 +92,8 @@ const hostChanges = (again: Again) => ({
   /** Places no new desktops on a host, by name or id, until `uncordonHost`. Those on it go on. Idempotent. */
   cordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/cordon`),
   /**
-   * Begins to drain a host, which is cordoned from then on, and answers at once; `dry_run` answers the plan. Idempotent: with the
-   * same parameters it answers the drain in progress.
+   * Begins to drain a host, which is cordoned from then on, and returns at once; `dry_run` returns the plan. Idempotent: with
+   * the same parameters it returns the drain in progress.
    */
   drainHost: (host: string, body: DrainBody = {}, call: CallOptions = {}) =>
     again<DrainJson>(call, path`/admin/v1/hosts/${host}/drain`, body),
@@ -208,7 +208,7 @@ export function createAdminClient(options: AdminClientOptions) {
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
     getDrain: (id: string, call: CallOptions = {}) => get<DrainJson>(call, path`/admin/v1/drains/${id}`),
-    /** Desktops of all organisations or of one host, oldest first; 1,000 unless `limit` says otherwise. */
+    /** Desktops of all organisations or of one host, oldest first; 1,000 unless `limit` is given. */
     listDesktops: (
       query: { state?: DesktopState | readonly DesktopState[]; host_id?: string; limit?: number } = {},
       call: CallOptions = {},

@@ -41,7 +41,7 @@ export interface FilePart {
   offset: number
   /** The size of the whole file; undefined if the service does not send it. */
   size?: number
-  /** Another one wherever the file was changed; undefined if the service does not say it. */
+  /** Another one wherever the file was changed; undefined if the service does not send it. */
   version?: string
   stream: ReadableStream<Uint8Array>
 }
@@ -61,7 +61,7 @@ export function sendJson(body: object, headers: Record<string, string> = {}) {
 
 /** More than the longest list of the service. */
 const jsonMaxBytes = 256 * 1024 * 1024
-/** Whatever answers in the service's place, or is not the service at all. */
+/** A proxy's answer in place of the service's, or that of another program. */
 const checkBaseUrl = 'check that baseUrl is the service’s address'
 
 /** The response's object; undefined only if there may be no body, and is none. */
@@ -94,7 +94,7 @@ export async function readText({ body }: Response, maxBytes: number): Promise<st
   return text + decoder.decode()
 }
 
-/** No compression is asked for: what a server makes of a few bytes has no limit. */
+/** No compression is requested: a few bytes could become any number. */
 export function refuseCoded({ headers }: Response): void {
   const coding = headers.get('content-encoding')?.trim() || 'identity'
   if (coding.toLowerCase() === 'identity') return

@@ -121,7 +121,7 @@ const inputLimitMs = 150_000
 
 /** The typed client of /v1: one call per route, each under the retry policy. */
 export function createClient(options: ClientOptions) {
-  // In JavaScript, there may be none: `Http` says what is missing.
+  // In JavaScript, there may be none: `Http` throws what is missing.
   options ??= {} as ClientOptions
   refuseUnknown('createClient', options, { ...httpNames, apiKey: true } satisfies NamesOf<ClientOptions>)
   const http = new Http(options, options.apiKey)
@@ -361,7 +361,7 @@ export function createClient(options: ClientOptions) {
     screenshot: async (id: string, call: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> =>
       http.run({ ...call, method: 'GET', path: path`/v1/desktops/${id}/screenshot` }, readers.bytes),
 
-    /** A picture of the screen, as asked for, once it is as `wait` says or `maxMs` is over. */
+    /** A picture of the screen, as requested, once it is as `wait` requires or `maxMs` is over. */
     takeScreenshot: async (id: string, query: ScreenshotQuery = {}, call: CallOptions = {}): Promise<Screenshot> =>
       takeScreenshot(http, id, query, call),
 

@@ -12,7 +12,7 @@ async function start(script: Script) {
   return { at: { baseUrl: server.baseUrl, apiKey: 'svc_sk_test' }, seen: server.seen }
 }
 
-/** A service with one desktop, which does all it is asked. */
+/** A service with one desktop, which accepts every request. */
 const service: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }

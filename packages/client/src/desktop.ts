@@ -174,7 +174,7 @@ export class Desktop extends ScreenHelpers {
     return new Date(this.#seen.updated_at)
   }
 
-  /** Its id, so that it can stand in a text. */
+  /** Its id, so that it can be used in a text. */
   override toString(): string {
     return this.id
   }
@@ -194,8 +194,8 @@ export class Desktop extends ScreenHelpers {
   }
 
   /**
-   * Wakes the desktop, and waits until its guest responds and its image's readiness check passes. `result.resumedFrom`
-   * says what was restored; `result.ready` is false if the check had not passed in time.
+   * Wakes the desktop, and waits until its guest responds and its image's readiness check passes. `result.resumedFrom` is what
+   * was restored; `result.ready` is false if the check had not passed in time.
    */
   wake(options: WakeOptions = {}): Promise<Operation> {
     return this.#settle('wake', options, { discard_memory: options.discardMemory })
@@ -248,7 +248,7 @@ export class Desktop extends ScreenHelpers {
   }
 
   /**
-   * Types and points: all actions or, if one is not valid, none. `outcome` says what became of them; `unknown` is never done
+   * Types and points: all actions or, if one is not valid, none. `outcome` is what became of them; `unknown` is never done
    * again. ConflictError (`claim_held`) while another client controls the screen.
    */
   async input(actions: readonly InputAction[] | InputBatch, options: InputOptions = {}): Promise<InputResult> {
@@ -263,7 +263,7 @@ export class Desktop extends ScreenHelpers {
     return this.#client.screenshot(this.id, options)
   }
 
-  /** A picture of the screen, or of a part, as PNG or JPEG, once it is as `wait` says; with its sequence. */
+  /** A picture of the screen, or of a part, as PNG or JPEG, once it is as `wait` requires; with its sequence. */
   async takeScreenshot(options: ScreenshotQuery & CallOptions = {}) {
     refuseUnknown('takeScreenshot', options, screenshotNames)
     const { signal, timeoutMs, retries, onResponse, ...query } = options

@@ -93,7 +93,7 @@ function withQuery(path: string, { after, desktopId, orgId, hostId, types }: Adm
 
 interface Block {
   id: string | undefined
-  /** Undefined for a block that only moves the cursor, or that says why the stream ends. */
+  /** Undefined for a block that only moves the cursor, or has the reason why the stream ends. */
   data: string | undefined
 }
 

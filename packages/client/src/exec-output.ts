@@ -1,4 +1,4 @@
-// What reading an exec answers, and the patience that outlasts a lost connection, a busy service and a sleep. Knows no route.
+// What reading an exec returns, and the retries over a lost connection, a busy service and a sleep. Knows no route.
 import type { ExecStateJson, ExecStream } from '@dormouse/contract'
 import { DormouseError, TimeoutError } from './errors.ts'
 import type { Http } from './http.ts'

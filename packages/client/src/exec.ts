@@ -101,7 +101,7 @@ export class Exec {
     return camel(this.#seen)
   }
 
-  /** Its id, so that it can stand in a text. */
+  /** Its id, so that it can be used in a text. */
   toString(): string {
     return this.id
   }

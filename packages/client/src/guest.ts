@@ -215,8 +215,8 @@ export class Files {
   }
 
   /**
-   * What changes in a folder from now on, until the signal is aborted or the loop is left; with `recursive` also below it. Goes on
-   * after lost connections and sleeps. A change of type `overflow` says that some may be missing: list the folder again.
+   * What changes in a folder from now on, until the signal is aborted or the loop is left; with `recursive` also below it. Goes
+   * on after lost connections and sleeps. A change of type `overflow` means that some may be missing: list the folder again.
    */
   async *watch(folder: string, options?: WatchOptions): AsyncGenerator<FileChange, void, undefined> {
     for await (const change of this.#client.watches.follow(this.#id, folder, options)) yield camel(change)

@@ -15,7 +15,7 @@ const refused = 2
 
 const noProgram = `the desktop’s image cannot change its resolution: it has no ${program}; use one with a screen, such as \`desktop\``
 
-/** The command is ours: its name and its folder mean nothing to whoever asked for a resolution. */
+/** The command is ours: its name and its folder mean nothing to the caller. */
 function explain(error: unknown): never {
   if (error instanceof DormouseError && error.code === 'command_not_run')
     throw new DormouseError(noProgram, { cause: error })

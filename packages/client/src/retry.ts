@@ -50,7 +50,7 @@ export function delayMs(attempt: number, failure: DormouseError, random: () => n
   return random() * backoffStartMs * 2 ** attempt
 }
 
-/** Reads `Retry-After`, seconds or HTTP-date, as milliseconds from now; undefined if it says neither. */
+/** Reads `Retry-After`, seconds or HTTP-date, as milliseconds from now; undefined if it is neither. */
 export function parseRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null) return undefined
   if (/^\s*\d+\s*$/.test(value)) return Number(value) * 1000

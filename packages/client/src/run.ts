@@ -48,7 +48,7 @@ interface Calls {
 const stdinMaxLength = 64 * 1024
 const keptLengthDefault = 1024 * 1024
 const removeTimeoutMs = 15_000
-/** While a listener is busy, the guest is told so often that somebody reads: it waits for a minute. */
+/** While a listener is busy, the guest is notified this often that somebody reads: it waits for a minute. */
 const stillReadsEveryMs = 20_000
 /** The guest can run the command, but not keep its output. */
 const cannotKeep = new Set(['no_space', 'exec_unsupported', 'exec_limit'])

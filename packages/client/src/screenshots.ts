@@ -1,4 +1,4 @@
-// Pictures of a screen, with what their headers say.
+// Pictures of a screen, with the facts in their headers.
 import type { PictureFormat, Region } from '@dormouse/contract'
 import { readers } from './bodies.ts'
 import type { CallOptions, Http } from './http.ts'

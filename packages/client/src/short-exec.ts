@@ -1,4 +1,4 @@
-// The call that runs a short command and answers its end.
+// The call that runs a short command and returns its end.
 import type { ExecBody, ExecJson, execTimeoutDefaultSecs, execTimeoutMaxSecs } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
 import type { CallOptions, Http } from './http.ts'

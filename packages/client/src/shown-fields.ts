@@ -1,4 +1,4 @@
-// What `console.log` shows of the SDK's objects: their fields are private, and an empty object tells nobody anything.
+// What `console.log` shows of the SDK's objects: their fields are private, and an empty object would help nobody.
 
 /** Node's and Bun's name for it. No module of a platform is imported: browsers have none. */
 export const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never

@@ -115,7 +115,7 @@ export class Terminal {
       this.#failedToOpen = 0
       return opened
     }
-    // No WebSocket says why it was refused. What any request is refused for, this one says.
+    // A WebSocket does not show why it was refused. This request gets the same refusal.
     await patiently(
       this.#http,
       () => this.#calls.get(desktopId, id, { retries: 0, signal: this.#signal }),

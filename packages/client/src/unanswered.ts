@@ -21,7 +21,7 @@ export interface Reason {
 
 const kinds: Record<Exclude<Unanswered, 'cut'>, RegExp> = {
   bad_port: /^bad port$/,
-  // Assertions are of Node's `fetch`, about statuses that no request has asked for.
+  // Assertions are of Node's `fetch`, about statuses that no request of ours can cause.
   not_http: /^ERR_ASSERTION$|^UND_ERR_HEADERS_OVERFLOW$|^bad upgrade$/,
   untrusted: /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_\w+|CERT_UNTRUSTED|CERT_\w*CHAIN\w*)$/,
   expired: /^CERT_(HAS_EXPIRED|NOT_YET_VALID)$/,

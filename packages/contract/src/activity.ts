@@ -36,7 +36,7 @@ export type GuestActivity = z.infer<typeof guestActivity>
 export const idleCondition = z.object({ forMs: durationMs, classes: classesOfHost })
 export type IdleCondition = z.infer<typeof idleCondition>
 
-/** What a host needs to hibernate an idle desktop while it hears no leader. */
+/** What a host needs to hibernate an idle desktop without contact to a leader. */
 export const idleRule = z.object({
   desktopId: id,
   condition: idleCondition,

@@ -152,7 +152,7 @@ export const heartbeat = z.object({
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
   /** The desktops whose activity has changed since the last heartbeat on this link; all of them in the first heartbeat. */
   activity: listOf(guestActivity, mostDesktops),
-  /** It asks the leader for the rules by which it hibernates idle desktops while it hears no leader. */
+  /** It requests the rules by which it hibernates idle desktops without contact to a leader. */
   wantsIdleRules: z.boolean().optional(),
 })
 export type Heartbeat = z.infer<typeof heartbeat>
@@ -160,7 +160,7 @@ export const heartbeatAnswer = z.object({
   replicas,
   /** Whether this replica leads. */
   leads: z.boolean(),
-  /** To a host that asks, of all its awake desktops that may hibernate by themselves. */
+  /** Only for a host that requests it: all its awake desktops that may hibernate by themselves. */
   idleRules: listOf(idleRule, mostDesktops).optional(),
 })
 export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>

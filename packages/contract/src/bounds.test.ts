@@ -1,4 +1,4 @@
-// Guarantee: what another process says is bounded before it is looked at, and what can be understood is.
+// Guarantee: what another process sends is bounded before it is read, and every part that is valid is used.
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'

@@ -1,4 +1,4 @@
-// The control plane's commands to agents. Each asks for a result and is idempotent.
+// The control plane's commands to agents. Each requests a result and is idempotent.
 import { z } from 'zod'
 import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
@@ -196,8 +196,8 @@ export const commands = {
     result: z.object({ memoryBytes: z.int().min(0) }),
   },
   /**
-   * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved anew;
-   * if that cannot be, it is stopped and the answer says so. Returns the state that is then true.
+   * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved anew; if that
+   * is impossible, it is stopped, and the result shows it. Returns the state that is then true.
    */
   'desktop.ensureAsleep': {
     payload: fenced,
@@ -232,14 +232,14 @@ export const commands = {
   },
   /** The warm copies of sleeping desktops are ended: all of them, whatever wakes meanwhile. */
   'host.dropWarmCopies': { payload: z.object({}), result: z.object({ dropped: z.int().min(0) }) },
-  /** What lies at the source of an image. Nothing but its manifest is read. */
+  /** What is at the source of an image. Nothing but its manifest is read. */
   'image.inspect': {
     payload: z.object({ source: imageSource }),
     result: imageRef.pick({ name: true, version: true, digest: true, bytes: true }),
   },
   /**
-   * The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. If it has the image,
-   * it makes a template for desktops of that size when it can.
+   * The host begins to fetch the image, unless it has it or fetches it already. Its facts show how far it is. If it has the
+   * image, it makes a template for desktops of that size when it can.
    */
   'image.fetch': {
     payload: imageRef.extend({ template: desktopSpec.omit({ imageVersion: true }).optional() }),
@@ -284,8 +284,8 @@ export const commands = {
   /** What another host must have to take the desktop. */
   'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
   /**
-   * Whether this host can take it: null, or a sentence that says why not. `mayRelay`: the move may pass through the control
-   * plane, so the host needs no address.
+   * Whether this host can take it: null, or a sentence with the reason why not. `mayRelay`: the move may pass through the
+   * control plane, so the host needs no address.
    */
   'move.check': {
     payload: z.object({ spec: desktopSpec, traits: moveTraits, image, mayRelay: z.boolean() }),

@@ -51,7 +51,7 @@ const hostEventTypes = [
 export const eventTypes = [...customerEventTypes, ...hostEventTypes] as const
 export type EventType = (typeof eventTypes)[number]
 
-/** What a refusal says of an unknown type, or of a list with one: what it is like, and all that there are. */
+/** A refusal's sentence for an unknown type, or a list with one: what it resembles, and all that there are. */
 export const unknownEventType =
   (types: readonly EventType[]) =>
   ({ input }: { input?: unknown }): string => {

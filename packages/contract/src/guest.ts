@@ -3,7 +3,7 @@ import { z } from 'zod'
 
 export const execTimeoutDefaultSecs = 60
 export const execTimeoutMaxSecs = 300
-/** Kept of each output stream; the result says whether it was cut. */
+/** Kept of each output stream; the result shows whether it was cut. */
 export const execOutputMaxBytes = 1024 * 1024
 
 /** What Linux takes as one argument, and as one variable with its name. */

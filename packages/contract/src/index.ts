@@ -1,4 +1,4 @@
-// What the processes say to each other. zod only, no I/O; every app imports it and none owns it.
+// What the processes send to each other. zod only, no I/O; every app imports it and none owns it.
 export * from './activity.ts'
 export * from './admin.ts'
 export * from './agents.ts'

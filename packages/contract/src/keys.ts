@@ -143,7 +143,7 @@ export function keyNamed(given: string): Key | undefined {
 const letterOf = (given: string): string | undefined =>
   /^(?:key([a-z])|digit([0-9]))$/i.exec(given)?.slice(1).join('').toLowerCase() || undefined
 
-/** What a 400 says of a name that means no key. */
+/** The sentence of a 400 for a name that means no key. */
 export function whyNoKey(given: string): string {
   const parts = given.split('+', 9)
   if (parts.length > 1 && parts.length <= 8 && parts.every((part) => keyNamed(part)))

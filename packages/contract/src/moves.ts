@@ -1,4 +1,4 @@
-// A move of a desktop between two hosts: what the control plane asks of each of them. The hosts' own texts for each other
+// A move of a desktop between two hosts: what the control plane sends to each of them. The hosts' own texts for each other
 // (`handoff`) pass through the control plane, which does not read them.
 import { z } from 'zod'
 import { listOf, said } from './bounds.ts'
@@ -58,7 +58,7 @@ export const moveTraits = z.object({
 })
 export type MoveTraits = z.infer<typeof moveTraits>
 
-/** A move as a host knows it. Nothing of a desktop that arrives runs before the control plane has decided. */
+/** A move as a host has it. Nothing of a desktop that arrives runs before the control plane has decided. */
 export const moveState = z.object({
   /** The operation that moves it. */
   moveId: id,

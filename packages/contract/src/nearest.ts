@@ -14,7 +14,7 @@ export function nearest(given: string, known: Iterable<string>): string[] {
   return [...new Set(scored.map(({ name }) => name))].slice(0, 3)
 }
 
-/** What a message says behind an unknown name, such as `; did you mean "name"?`; empty if nothing is like it. */
+/** The end of a message about an unknown name, such as `; did you mean "name"?`; empty if nothing is like it. */
 export function didYouMean(given: string, known: Iterable<string>): string {
   return suggestion(nearest(given, known))
 }

@@ -1,4 +1,4 @@
-// Guarantee: a host says why a command did not start only in sentences about that command.
+// Guarantee: a host reports why a command did not start only in sentences about that command.
 import { expect, test } from 'vitest'
 import { isNotRunReason, notRunReason } from './not-run.ts'
 

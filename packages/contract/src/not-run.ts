@@ -1,5 +1,5 @@
-// Why a guest did not start a command, in sentences that name its program or folder. The host says one of them; the control plane
-// passes on only those that it can make itself from the same command. Pure.
+// Why a guest did not start a command, in sentences that name its program or folder. The host reports one of them; the control
+// plane passes on only those that it can make itself from the same command. Pure.
 
 import type { ExecCommand } from './commands.ts'
 
@@ -14,7 +14,7 @@ const shown = (name: string): string =>
 
 const programOf = ({ command }: Named): string => shown(Array.isArray(command) ? command[0]! : '/bin/sh')
 
-/** By the word; of a guest, which may say any. */
+/** From the word to its reason. The word comes from a guest, which may send any. */
 function reasonsFor(named: Named): ReadonlyMap<string, string> {
   const program = programOf(named)
   const folder = shown(named.cwd ?? '')
@@ -34,7 +34,7 @@ function reasonsFor(named: Named): ReadonlyMap<string, string> {
 
 export const couldNotStart = (named: Named): string => `the guest could not start ${programOf(named)}`
 
-/** The sentence for the word that a script or the supervisor of the guest says. */
+/** The sentence for the word that a script or the supervisor in the guest prints. */
 export const notRunReason = (word: string, named: Named): string => reasonsFor(named).get(word) ?? couldNotStart(named)
 
 /** Whether these words of a host are such a sentence about this command. */

@@ -1,19 +1,19 @@
-// An operation: the pollable record of a lifecycle transition, and the bodies that ask for one.
+// An operation: the pollable record of a lifecycle transition, and the bodies that request one.
 import { z } from 'zod'
 import { desktopState, time } from './desktops.ts'
 import { id } from './ids.ts'
 import { refusalCode } from './refusals.ts'
 
-/** What callers ask of a desktop. */
+/** What callers can request of a desktop. */
 export const requestKinds = ['wake', 'hibernate', 'destroy'] as const
 export type RequestKind = (typeof requestKinds)[number]
 
-/** `move` takes a desktop to another host. Its state stays, and callers never ask for one. */
+/** `move` takes a desktop to another host. Its state stays, and callers never request one. */
 export const operationKinds = [...requestKinds, 'move'] as const
 export const operationKind = z.enum(operationKinds)
 export type OperationKind = z.infer<typeof operationKind>
 
-/** Who asked for it. A later release may add more. */
+/** Who requested it. A later release may add more. */
 export const operationRequester = z.enum(['caller', 'operator', 'drain', 'idle', 'host'])
 export type OperationRequester = z.infer<typeof operationRequester>
 

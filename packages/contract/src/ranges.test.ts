@@ -1,4 +1,4 @@
-// Guarantee: a range is what RFC 9110 says it is, and what is not one is ignored.
+// Guarantee: a range is what RFC 9110 defines, and anything else is ignored.
 import { expect, test } from 'vitest'
 import { parseRange, resolveRange } from './ranges.ts'
 

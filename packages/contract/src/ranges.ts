@@ -33,7 +33,7 @@ export const rangeHead = z.object({
   version: z.string().regex(/^[\w.-]{1,100}$/),
   /** What follows; null if the file has none of the range. */
   sent: z.object({ first: offset, length: offset }).nullable(),
-  /** Its size is not known before its end: all of it follows, and `size` says nothing. */
+  /** Its size is not known before its end: all of it follows, and `size` has no meaning. */
   whole: z.literal(true).optional(),
 })
 export type RangeHead = z.infer<typeof rangeHead>

@@ -1,4 +1,4 @@
-// What the table of refusals says of each code.
+// A row of the table of refusals: the facts of one code.
 
 export interface RefusalRow {
   status: number

@@ -66,7 +66,7 @@ export function refuse(code: RefusalCode, detail?: string, extra?: Extra): never
   throw new Refusal(code, detail, extra)
 }
 
-/** Throws a 400 that names the field and says what it must be. */
+/** Throws a 400 with the field's name and what it must be. */
 export function refuseField(field: string, why: string): never {
   throw new Refusal('invalid_request', refusals.invalid_request.detail({ field, why }), { field })
 }

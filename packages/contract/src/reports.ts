@@ -1,4 +1,4 @@
-// An agent's reports: observations that no command asked for.
+// An agent's reports: observations that it sends by itself.
 import { z } from 'zod'
 import { observation } from './agents.ts'
 import { id } from './ids.ts'

@@ -1,5 +1,5 @@
-// How long each message is that a client sends to a screen, after the handshake: RFC 6143, and the extensions that QEMU and noVNC
-// know (github.com/rfbproto/rfbproto). Pure.
+// How long each message is that a client sends to a screen, after the handshake: RFC 6143, and the extensions that QEMU and
+// noVNC have (github.com/rfbproto/rfbproto). Pure.
 
 interface Message {
   /** The bytes needed to know its length. */

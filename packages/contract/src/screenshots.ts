@@ -1,4 +1,4 @@
-// The screen of an awake desktop for programs: what it is now, and how a screenshot is asked for in a query.
+// The screen of an awake desktop for programs: what it is now, and how a query requests a screenshot.
 import { z } from 'zod'
 import {
   pictureFormat,

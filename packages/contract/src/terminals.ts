@@ -38,7 +38,7 @@ export const attachQuery = z.object({
 
 const offset = z.int().min(0).max(Number.MAX_SAFE_INTEGER)
 
-/** What a client asks on `control`. */
+/** What a client sends on `control`. */
 export const attachRequest = z.union(
   [
     z.strictObject({ resize: terminalSize }),
@@ -50,7 +50,7 @@ export const attachRequest = z.union(
 )
 export type AttachRequest = z.infer<typeof attachRequest>
 
-/** What the service says on `control`. Clients ignore notes that they do not know. */
+/** What the service sends on `control`. Clients ignore unknown notes. */
 export type AttachNote =
   /** The first message. Offsets of the first bytes in each direction. */
   | { attached: { exec: ExecStateJson; stdin: number; stdout: number; stderr: number } }
@@ -62,7 +62,7 @@ export type AttachNote =
   | { alive: true }
   /** Everything was sent, and the exec has ended. The last message. */
   | { exit: ExecStateJson }
-  /** The socket closes before the exec has ended; `cause` says why. The last message. */
+  /** The socket closes before the exec has ended; `cause` is the reason. The last message. */
   | {
       end: {
         cause: 'asleep' | 'destroyed' | 'revoked' | 'expired' | 'hostLost' | 'moved' | 'deleted' | 'busy' | 'unreadable'

@@ -21,7 +21,7 @@ const target = z.object({
   path: z.string(),
 })
 
-/** Answers are about the upload's temporary file, which lies next to its target. */
+/** Answers are about the upload's temporary file, which is next to its target. */
 export const uploadCommand = target.extend({
   /**
    * prepare: the temporary file is there. measure: how much of it. place: it has become the file, if it has `size` bytes. drop:

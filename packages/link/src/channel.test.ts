@@ -1,4 +1,5 @@
-// Guarantee: a channel delivers the bytes unchanged, tells an end from a cut, and holds no more than its window in memory.
+// Guarantee: a channel delivers the bytes unchanged, distinguishes an end from a cut, and holds no more than its window in
+// memory.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { buffer, text } from 'node:stream/consumers'

@@ -22,7 +22,7 @@ interface PendingWrite {
 
 const defaultWindowBytes = 1024 * 1024
 const maxPieceBytes = 256 * 1024
-/** No frame is longer: a piece, or what the sides tell each other. */
+/** No frame is longer: a piece, or a message between the sides. */
 export const channelMaxFrameBytes = 1024 * 1024
 /** The other side may send this many notes, and one more for every so many bytes that it receives. */
 const firstNotes = 64

@@ -1,4 +1,4 @@
-// How a call, a link or a channel can fail. Each class tells whether the work was done, and so whether a retry is safe.
+// How a call, a link or a channel can fail. Each class shows whether the work was done, and so whether a retry is safe.
 
 /** Text of the other side ends up in our logs, responses and database. */
 const maxDetailChars = 4_000
@@ -90,7 +90,7 @@ export class FrameError extends Error {
   override readonly name = 'FrameError'
 }
 
-/** No WebSocket was opened. `status` and `detail` are set if an HTTP response said why. */
+/** No WebSocket was opened. `status` and `detail` are set if an HTTP response had the reason. */
 export class DialRefused extends Error {
   readonly status: number | undefined
   readonly detail: string | undefined

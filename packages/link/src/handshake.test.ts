@@ -115,7 +115,7 @@ test('a frame of megabytes costs only its first bytes: the socket is cut while i
   const socket = new WebSocket(at.url, ['second'])
   socket.on('error', () => undefined)
   await once(socket, 'message')
-  // Three of its four MiB: with the message alone, nobody would be told before the last one.
+  // Three of its four MiB: if only whole messages counted, nothing would be noticed before the last one.
   const raw = rawOf(socket)
   raw.write(Buffer.from([0x81, 0xff, 0, 0, 0, 0, 0, 0x40, 0, 0, 1, 2, 3, 4]))
   raw.write(Buffer.alloc(3 * 1024 * 1024))

@@ -57,7 +57,7 @@ export async function shakeHands<T>(
 class Hands implements Handshake {
   readonly #socket: WebSocket
   readonly #limits: HandshakeLimits & typeof defaults
-  /** A text that arrived before it was asked for. */
+  /** A text that arrived before it was read. */
   #unread: string | undefined
   #listener: { resolve(text: string): void; reject(error: DialRefused): void } | undefined
   #failure: DialRefused | undefined

@@ -11,7 +11,7 @@ import { joined, pair } from './testing/pair.ts'
 
 const never = () => new Promise<never>(() => {})
 
-/** A handler that tells when it begins, and waits until it is released. */
+/** A handler that reports when it begins, and waits until it is released. */
 function heldHandler() {
   const begun = Promise.withResolvers<HandlerContext>()
   const release = Promise.withResolvers<unknown>()

@@ -77,7 +77,7 @@ export async function openSocket<T>(
   })
 }
 
-/** Sockets that are being closed: each sends one close frame, however often it is asked to. */
+/** Sockets that are being closed: each sends one close frame, however often it is closed. */
 const closing = new WeakMap<WebSocket, Promise<void>>()
 
 /** Sends a close frame with code and reason, and terminates the socket if the other side does not respond within a second. */

@@ -1,4 +1,4 @@
-// Guarantee: every maker's strict mode takes every tool, and what a schema cannot say is refused with what would be right.
+// Guarantee: every maker's strict mode takes every tool, and what a schema cannot express is refused with what would be right.
 import { createClient } from '@dormouse/client'
 import { InMemoryTransport, Client as McpClient } from '@modelcontextprotocol/client'
 import { expect, onTestFinished, test } from 'vitest'

@@ -1,5 +1,5 @@
 // What a tool takes and returns, in the part of JSON Schema that the strict modes of all large makers of models take. The
-// schema says types, names and choices; everything else is said in words, and checked here.
+// schema has types, names and choices; everything else is in the descriptions, and checked here.
 import { didYouMean } from '@dormouse/contract'
 import type { StandardSchemaWithJSON } from '@modelcontextprotocol/server'
 import { z } from 'zod'
@@ -88,7 +88,7 @@ function whyOf(issue: z.core.$ZodIssue, name: string, known: string[]): string {
 const unitOf = (origin: string): string => ({ string: ' characters long', array: ' items long' })[origin] ?? ''
 
 const common: ReadonlySet<string> = new Set(commonKeywords)
-/** They only narrow: what they said comes into the description, and zod checks it. */
+/** They only narrow: their limits are put into the description, and zod checks them. */
 const said = new Set([
   ...[
     '$schema',
@@ -105,7 +105,7 @@ const said = new Set([
   'title',
 ])
 
-/** The schema in common keywords. Throws if that would say something else: the tool needs a simpler shape then. */
+/** The schema in common keywords. Throws if that would mean something else: the tool needs a simpler shape then. */
 function flat(schema: JsonSchema): JsonSchema & { type: 'object' } {
   for (const word of Object.keys(schema))
     if (!common.has(word) && !said.has(word)) throw new Error(`no strict mode takes "${word}"; make the shape simpler`)

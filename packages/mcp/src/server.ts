@@ -21,7 +21,7 @@ import { act, seeScreen } from './tools/screen.ts'
 export interface McpOptions {
   client: Client
   grants?: readonly Grant[]
-  /** The only desktop that the agent knows. Tools then take no `desktop_id`, and it can neither list nor create others. */
+  /** The only desktop that the agent may use. Tools then take no `desktop_id`, and it can neither list nor create others. */
   desktopId?: string
 }
 

@@ -4,7 +4,7 @@ import type { z } from 'zod'
 import type { Grant } from './grants.ts'
 import type { Prepare } from './schemas.ts'
 
-/** What a tool answers: text for a model, the same as data for a program, and pictures behind it. */
+/** What a tool returns: text for a model, the same as data for a program, and pictures behind it. */
 export interface Answer<Data = object> {
   text: string
   data: Data
@@ -24,7 +24,7 @@ export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extend
   grant: Grant
   /** In addition to `desktop_id`, if the tool works on one desktop. */
   input: Shape
-  /** Turns what models write into what `input` says. */
+  /** Turns what models write into what `input` requires. */
   prepare?: Prepare
   /** The shape of `data`. What is not known is left out. */
   output: Output
@@ -38,7 +38,7 @@ export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extend
   ): Promise<Answer<z.infer<z.ZodObject<Output>>>>
 }
 
-/** Checks a tool's types, and forgets them: tools stand in one list. */
+/** Checks a tool's types, and drops them, as all tools are in one list. */
 export const tool = <Shape extends z.ZodRawShape, Output extends z.ZodRawShape>(
   definition: Tool<Shape, Output>,
 ): Tool => definition as unknown as Tool

@@ -24,7 +24,7 @@ export type LaneName = keyof typeof laneSizes
 const defaultTimeoutMs = { control: 30_000, operations: undefined, guest: 30_000, stats: 30_000 } as const
 
 export interface CallOptions {
-  /** Calls of one turn run one after the other, in the order asked. */
+  /** Calls of one turn run one after the other, in the order of the calls. */
   turn?: string
   /** Skips its turn, and gets its own connection if the lane is full. */
   urgent?: boolean

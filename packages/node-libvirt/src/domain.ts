@@ -139,7 +139,7 @@ export class Domain {
     await this.#change('domainSnapshotCreateXML', { domain: this.ref, xml, flags: snapshotFlag.noMetadata })
   }
 
-  /** Asks QEMU itself. libvirt marks the domain as tainted. Throws QEMU's sentence if it refuses. */
+  /** Sends a command to QEMU itself. libvirt marks the domain as tainted. Throws QEMU's sentence if it refuses. */
   async monitor(execute: string, parameters: Record<string, unknown> = {}): Promise<unknown> {
     const args = { domain: this.ref, command: JSON.stringify({ execute, arguments: parameters }), flags: 0 }
     const { answer } = await this.#change('domainMonitorCommand', args, { timeoutMs: monitorMs })

@@ -1,4 +1,4 @@
-/** The guest agent: one call at a time per domain, and errors that say what to do next. */
+/** The guest agent: one call at a time per domain, and errors with what to do next. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Domain } from './domain.ts'
 import { LibvirtHost } from './host.ts'

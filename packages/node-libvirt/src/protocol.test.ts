@@ -1,4 +1,4 @@
-/** The table: each entry reads the bytes its shape says, and only those; no number twice. */
+/** The table: each entry reads the bytes of its shape, and only those; no number twice. */
 import { describe, expect, test } from 'vitest'
 import { errorBody, events, type Procedure, procedures } from './protocol.ts'
 import { shapeBytes } from './testing/shape-bytes.ts'

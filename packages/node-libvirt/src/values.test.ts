@@ -1,4 +1,4 @@
-/** Names, flags, parameters: what the caller says is what the wire carries. */
+/** Names, flags, parameters: what the caller passes is what is sent. */
 import { describe, expect, test } from 'vitest'
 import { createFlag, domainState, migrateFlag, statsFlag } from './constants.ts'
 import { migrationParams } from './migration.ts'

@@ -3,7 +3,7 @@
  * a flat description of its bytes, so that a table of codecs can be compared with another description of the protocol.
  */
 
-/** Bytes that do not decode as the codec says. */
+/** Bytes that the codec cannot decode. */
 export class XdrError extends Error {
   override name = 'XdrError'
 }

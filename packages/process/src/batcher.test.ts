@@ -1,4 +1,4 @@
-// Guarantee: what comes together is done together, each caller gets its own result of a call that began after it asked, and one
+// Guarantee: what comes together is done together, each caller gets its own result of a call that began after its own, and one
 // bad item harms no other.
 import { expect, test } from 'vitest'
 import { Batcher } from './batcher.ts'
@@ -17,7 +17,7 @@ test('what comes in one turn of the event loop is one call; each gets its own re
   expect(calls).toEqual([[1, 2, 4, 2]])
 })
 
-/** A batcher whose first call lasts until it is told. */
+/** A batcher whose first call lasts until the test ends it. */
 function slowAtFirst(pauseMs?: number) {
   const calls: number[][] = []
   const first = Promise.withResolvers<void>()

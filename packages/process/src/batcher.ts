@@ -1,4 +1,4 @@
-// Gathers what many callers ask for within a moment, and does it in one call. Knows nothing of the call.
+// Gathers what many callers request within a moment, and does it in one call. Knows nothing of the call.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface BatcherOptions {

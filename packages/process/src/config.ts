@@ -18,7 +18,7 @@ export interface SettingRow {
   secret: boolean
 }
 
-/** The environment does not fit the schema. The message says what is wrong with each variable, and what to do. */
+/** The environment does not fit the schema. The message has what is wrong with each variable, and what to do. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
 
@@ -81,7 +81,7 @@ function problemOf(schema: z.ZodObject, env: Record<string, string | undefined>,
   return `${facts.env} ${shown}: ${plain(issue)}; ${hint}: ${facts.description}`
 }
 
-/** What zod says in words of its own. */
+/** Messages that zod words itself. */
 function plain(issue: z.core.$ZodIssue): string {
   if (issue.code === 'invalid_type')
     return issue.expected === 'int' ? 'must be a whole number' : `must be a ${issue.expected}`

@@ -54,8 +54,8 @@ const actions: Record<string, (arg: number | undefined) => Act> = {
 export const noFailpoints: Failpoints = { hit: () => Promise.resolve() }
 
 /**
- * Parses failpoints, separated by commas: `name=action[:arg][@n]`. The action is kill, freeze, throw, `delay:ms`,
- * `exit:code` or pass; `@n` acts only at the nth hit; the name `*` matches any. Throws a TypeError that says what is wrong.
+ * Parses failpoints, separated by commas: `name=action[:arg][@n]`. The action is kill, freeze, throw, `delay:ms`, `exit:code`
+ * or pass; `@n` acts only at the nth hit; the name `*` matches any. Throws a TypeError with what is wrong.
  */
 export function failpointsFrom(text: string): Failpoints {
   const entries = text

@@ -1,5 +1,5 @@
-// Makes folders, with the missing ones above them. Node's own `recursive` never returns if a file system takes no folders and says
-// that something is missing, as /proc does.
+// Makes folders, with the missing ones above them. Node's own `recursive` never returns if a file system takes no folders and
+// reports that something is missing, as /proc does.
 import { existsSync, mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 

@@ -34,7 +34,7 @@ export class Lifetime {
     return this.#closing.signal
   }
 
-  /** Resolves with the reason when the process is asked to end. */
+  /** Resolves with the reason when the process is to end. */
   get ended(): Promise<string> {
     return this.#ended.promise
   }
@@ -44,7 +44,7 @@ export class Lifetime {
     this.#closers.push({ name, close })
   }
 
-  /** Asks the process to end. Only the first reason counts. */
+  /** Requests the end of the process. Only the first reason counts. */
   end(reason: string): void {
     this.#closing.abort(new Error(`the process is ending: ${reason}`))
     this.#ended.resolve(reason)

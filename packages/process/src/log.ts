@@ -68,7 +68,9 @@ function once<T>(make: () => T): () => T {
   }
 }
 
-/** Writes lines beside the log with these fields, at its level and to its destination. `bulk-lines.ts` says what they lack. */
+/**
+ * Writes lines beside the log with these fields, at its level and to its destination. For what they lack, see `bulk-lines.ts`.
+ */
 export function bulkLog(
   log: Log,
   bindings: BulkFields,

@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest'
 import { KeyedMutex, Semaphore } from './semaphore.ts'
 
-/** Work that notes its begin, and ends when it is told to. */
+/** Work that notes its begin, and ends when the test ends it. */
 function noting() {
   const begun: string[] = []
   const ends = new Map<string, () => void>()

@@ -1,4 +1,4 @@
-// What a tracer is asked for and offers. Knows no OpenTelemetry.
+// The interface of a tracer. Knows no OpenTelemetry.
 import type { Span } from './work-context.ts'
 
 export interface SpanStart {

@@ -1,4 +1,5 @@
-// Guarantee: a start that failed on a file says which, why, and which setting leads to it; a secret's value is never shown.
+// Guarantee: a start that failed on a file names the file, the reason, and the setting that leads to it; a secret's value is
+// never shown.
 import { mkdirSync, mkdtempDisposableSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

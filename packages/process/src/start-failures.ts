@@ -1,6 +1,6 @@
 // Why a process could not start, as a sentence for its operator: what happened, then what to do. Knows no process.
 
-/** A start that failed for a reason that its operator can remove. The message says what happened, and what to do. */
+/** A start that failed for a reason that its operator can remove. The message has what happened, and what to do. */
 export class StartError extends Error {
   override readonly name: string = 'StartError'
 }

@@ -1,11 +1,11 @@
-// Bodies as the service answers them, for tests.
+// Bodies as the service sends them, for tests.
 import type { DesktopJson, OperationJson } from '@dormouse/contract'
 
 export const desktopId = '019a9f00-0000-7000-8000-000000000001'
 export const operationId = '019a9f00-0000-7000-8000-0000000000aa'
 const time = '2026-01-02T03:04:05.678Z'
 
-/** A desktop that was never booted, unless said otherwise. */
+/** A desktop that was never booted, unless overridden. */
 export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
   return {
     id: desktopId,
@@ -27,7 +27,7 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
   }
 }
 
-/** A wake just accepted, unless said otherwise. */
+/** A wake just accepted, unless overridden. */
 export function operation(changes: Partial<OperationJson> = {}): OperationJson {
   return {
     id: operationId,

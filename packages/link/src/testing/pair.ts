@@ -25,7 +25,7 @@ export function pair(options: { left?: PeerOptions; right?: PeerOptions } = {}):
   )
 }
 
-/** Two ends of one WebSocket, each wrapped as asked. */
+/** Two ends of one WebSocket, each wrapped as given. */
 export async function joined<Left, Right>(
   wrapLeft: (socket: WebSocket) => Left,
   wrapRight: (socket: WebSocket) => Right,
@@ -49,7 +49,7 @@ export async function joined<Left, Right>(
   return { left, right: await answered.promise, proxy, [Symbol.asyncDispose]: close }
 }
 
-/** Starts the server on a free loopback port and answers it. */
+/** Starts the server on a free loopback port and returns it. */
 export async function listenOnLoopback(server: Server): Promise<number> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -1,5 +1,5 @@
-// Actions with mouse and keyboard, as models write them: in the API's own words, or in those of the computer tools of
-// Anthropic and of OpenAI, which models have learned. Pure. What it cannot read is a TypeError that says how to write it.
+// Actions with mouse and keyboard, as models write them: in the API's own words, or in those of the computer tools of Anthropic
+// and of OpenAI, which models have learned. Pure. What it cannot read is a TypeError with the right form.
 import type { InputAction } from '@dormouse/client'
 import { didYouMean, keyNamed } from '@dormouse/contract'
 
@@ -15,7 +15,7 @@ const waitedMs = 2_000
 
 export interface Acts {
   actions: InputAction[]
-  /** What the last picture shows, if only a part was asked for. */
+  /** What the last picture shows, if only a part was requested. */
   region?: Point & { width: number; height: number }
 }
 

@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** Bytes of objects, and of what lies outside the heap for them, after a collection. */
+/** Bytes of objects, and of what is outside the heap for them, after a collection. */
 export function usedBytes(): number {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void

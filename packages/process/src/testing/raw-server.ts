@@ -1,4 +1,5 @@
-// A server that answers each connection with given bytes, whether they are HTTP or not. For tests of what asks a hostile server.
+// A server that answers each connection with given bytes, whether they are HTTP or not. For tests of clients of a hostile
+// server.
 import { createServer, type Socket } from 'node:net'
 
 export type Answer = (socket: Socket, requestHead: string) => void
