@@ -37,7 +37,6 @@ const prefixes: Record<keyof typeof constants, string> = {
   createFlag: 'VIR_DOMAIN_START_',
   destroyFlag: 'VIR_DOMAIN_DESTROY_',
   undefineFlag: 'VIR_DOMAIN_UNDEFINE_',
-  shutdownFlag: 'VIR_DOMAIN_SHUTDOWN_',
   saveFlag: 'VIR_DOMAIN_SAVE_',
   snapshotFlag: 'VIR_DOMAIN_SNAPSHOT_CREATE_',
   xmlFlag: 'VIR_DOMAIN_XML_',
@@ -57,7 +56,6 @@ const prefixes: Record<keyof typeof constants, string> = {
   networkSection: 'VIR_NETWORK_SECTION_',
   networkAffect: 'VIR_NETWORK_UPDATE_AFFECT_',
   poolState: 'VIR_STORAGE_POOL_',
-  volumeType: 'VIR_STORAGE_VOL_',
   volumeCreateFlag: 'VIR_STORAGE_VOL_CREATE_',
 }
 

@@ -154,7 +154,6 @@ export const undefineFlag = {
   keepNvram: 8,
   checkpointsMetadata: 16,
 } as const
-export const shutdownFlag = { acpiPowerBtn: 1, guestAgent: 2 } as const
 export const saveFlag = { bypassCache: 1, running: 2, paused: 4 } as const
 export const snapshotFlag = { noMetadata: 4 } as const
 export const xmlFlag = { secure: 1, inactive: 2, updateCpu: 4, migratable: 8 } as const
@@ -204,5 +203,4 @@ export const networkSection = { ipDhcpHost: 4, ipDhcpRange: 5, dnsHost: 10 } as 
 export const networkAffect = { current: 0, live: 1, config: 2 } as const
 
 export const poolState = { inactive: 0, building: 1, running: 2, degraded: 3, inaccessible: 4 } as const
-export const volumeType = { file: 0, block: 1, dir: 2, network: 3, netdir: 4, ploop: 5 } as const
 export const volumeCreateFlag = { preallocMetadata: 1, reflink: 2, validate: 4 } as const

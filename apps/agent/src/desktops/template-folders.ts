@@ -9,6 +9,7 @@ import { eachDone } from '@dormouse/process'
 import { z } from 'zod'
 import { type TemplateTraits, templateFiles, templateMemory } from '../driver/templates.ts'
 import { privateFolder, syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
+import { parseJson } from '../mechanics/parse-json.ts'
 import { sealedGuest } from '../scripts/seal.ts'
 
 const fileFacts = z.object({ bytes: z.int().min(0), sha256: z.string() })
@@ -191,12 +192,4 @@ async function digestOf(path: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) hash.update(chunk)
   return hash.digest('hex')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -2,6 +2,7 @@
 // server that may be hostile, so each name stays inside the image's folder.
 import { imageName, imageVersionName, maxImageBytes, refuse, sha256Hex } from '@dormouse/contract'
 import { z } from 'zod'
+import { parseJson } from '../mechanics/parse-json.ts'
 import { readManifest } from './images.ts'
 
 export const manifestName = 'manifest.json'
@@ -49,11 +50,3 @@ export function parseFetchable(text: string): FetchableImage {
 }
 
 const wrong = (why: string): never => refuse('image_not_fetched', `its manifest cannot be used: ${why}`)
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}

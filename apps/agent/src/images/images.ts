@@ -5,6 +5,7 @@ import { readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
 import { unlessMissing } from '../mechanics/durable-file.ts'
+import { parseJson } from '../mechanics/parse-json.ts'
 
 const fileSchema = z.object({ file: z.string().regex(/^[^/]+$/), sha256: z.string().length(64).optional() })
 const manifestSchema = z.object({
@@ -110,12 +111,4 @@ function digestOf(files: { sha256?: string | undefined }[]): string | undefined 
 
 function unlessNoFolder(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOTDIR') unlessMissing(error)
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

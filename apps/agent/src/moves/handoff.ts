@@ -3,6 +3,7 @@
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Manifest, manifestSchema } from '../desktops/manifests.ts'
+import { parseJson } from '../mechanics/parse-json.ts'
 
 /** Parts of the entry in the old host's journal. */
 const entryParts = {
@@ -52,12 +53,4 @@ export function requireOwn(manifest: Manifest, desktopId: DesktopId, installatio
   const isOwn = manifest.desktopId === desktopId && manifest.installationId === installationId
   if (!isOwn || manifest.state !== 'complete')
     refuse('hypervisor_failed', 'the other host’s handoff is about other memory')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

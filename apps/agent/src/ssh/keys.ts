@@ -6,6 +6,7 @@ import ssh2 from 'ssh2'
 import { z } from 'zod'
 import type { WakeNews } from '../driver/guest-access.ts'
 import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
+import { parseJson } from '../mechanics/parse-json.ts'
 import { authorizedKeysPath, hostKeyPath } from '../scripts/bring-in.ts'
 
 const keysSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })
@@ -66,11 +67,3 @@ export function newPair(): { private: string; public: string } {
 }
 
 const isReadable = (privateKey: string): boolean => !(ssh2.utils.parseKey(privateKey) instanceof Error)
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}

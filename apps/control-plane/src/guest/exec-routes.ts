@@ -1,5 +1,4 @@
 // Customers' routes for execs: commands that last. Only HTTP.
-import { Readable } from 'node:stream'
 import {
   execOutputQuery,
   execSignalBody,
@@ -12,10 +11,11 @@ import {
   startExecBody,
   terminalSize,
 } from '@dormouse/contract'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { BoundedBody } from '../http/bounded-body.ts'
+import { sendEvents } from '../http/events.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -201,11 +201,6 @@ function outputRoute(app: App, { execs }: ExecRoutesOptions): void {
       return reply.type('application/octet-stream').send(output.bytes)
     },
   )
-}
-
-function sendEvents(reply: FastifyReply, events: AsyncGenerator<string>) {
-  reply.headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
-  return reply.type('text/event-stream').send(Readable.from(events, { objectMode: false, highWaterMark: 1 }))
 }
 
 function lastOffset({ headers }: FastifyRequest): number | undefined {

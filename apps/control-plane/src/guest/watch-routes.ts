@@ -1,9 +1,9 @@
 // Customers' routes of watches. Only HTTP.
-import { Readable } from 'node:stream'
 import { changesJson, id, refuseField, watchCursor, watchQuery } from '@dormouse/contract'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
+import { sendEvents } from '../http/events.ts'
 import { callerGone } from '../http/requests.ts'
 import { customer } from '../principals/authentication.ts'
 import type { Asking } from './execs.ts'
@@ -95,9 +95,4 @@ function lastCursor({ headers }: FastifyRequest): string | undefined {
   const text = [headers['last-event-id']].flat()[0]
   if (text === undefined || text === '') return undefined
   return watchCursor.safeParse(text).success ? text : refuseField('Last-Event-ID', 'must be a cursor of this route')
-}
-
-function sendEvents(reply: FastifyReply, events: AsyncGenerator<string>) {
-  reply.headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
-  return reply.type('text/event-stream').send(Readable.from(events, { objectMode: false, highWaterMark: 1 }))
 }

@@ -15,6 +15,7 @@ import { z } from 'zod'
 import { cursorOf, type Position, parseCursor } from '../events/cursors.ts'
 import { CursorGone } from '../events/feed.ts'
 import type { App } from '../http/app.ts'
+import { sendEvents } from '../http/events.ts'
 import { callerOf, customer } from '../principals/authentication.ts'
 import { eventToAdminJson, eventToJson, type Listeners, type Listening } from './service.ts'
 
@@ -116,8 +117,7 @@ async function answer<J>(
   try {
     if (limit === undefined && !wantsJson(request) && request.method !== 'HEAD') {
       const stream = await listeners.open(listening, lastEventId(request) ?? positionOf('after', after))
-      reply.headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
-      return reply.type('text/event-stream').send(stream) as never
+      return sendEvents(reply, stream) as never
     }
     const page = await listeners.page(listening, positionOf('after', after), limit ?? defaultLimit)
     const { lineage } = page.position

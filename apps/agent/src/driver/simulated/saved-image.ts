@@ -2,6 +2,7 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
+import { parseJson } from '../../mechanics/parse-json.ts'
 import { headerBytes, partialMagic, wholeMagic } from '../saved-file.ts'
 import { type SimulatedDomain, simulatedDomain } from './store.ts'
 
@@ -33,14 +34,6 @@ export function readSaved(path: string): SimulatedDomain {
   if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')
   const parsed = z.string().transform(parseJson).pipe(simulatedDomain).safeParse(bytes.toString('utf8', headerBytes))
   return parsed.success ? parsed.data : damaged('its content cannot be read')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 function damaged(why: string): never {

@@ -1,0 +1,10 @@
+// JSON that another program may have written.
+
+/** The value; undefined if the text is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
