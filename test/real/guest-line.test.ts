@@ -1,5 +1,6 @@
 // Guarantee: however abruptly a connection to a guest's port ends, the next one comes up, and is whole.
 import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { join } from 'node:path'
 import { wholeFile } from '@dormouse/agent/driver/guest-transport.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
@@ -16,6 +17,7 @@ import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
+import type { ClientChannel } from 'ssh2'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
@@ -167,5 +169,45 @@ test('a guest whose root has a shell that greets runs commands and moves files l
   await upload.write(Buffer.from('bytes'))
   await upload.commit()
   expect((await (await openOverSsh(connection, '/srv/greeted', wholeFile)).read())?.toString()).toBe('bytes')
+  connection.close()
+})
+
+test('ten streams that pause hold up no command, and each gets every byte', { timeout: 600_000 }, async () => {
+  const id = await awakeDesktop()
+  await bench.crash()
+  const connection = connectionTo(id)
+  await connection.connect()
+  // More than both ends keep of a stream that nobody reads.
+  const bytes = 8 * 1024 * 1024
+  const channels: ClientChannel[] = []
+  const ends: Promise<{ got: number; code: number | null }>[] = []
+  for (let at = 0; at < 10; at++) {
+    await connection.openChannel(`exec head -c ${bytes} /dev/zero`, (channel) => {
+      let [got, code]: [number, number | null] = [0, null]
+      channel.on('data', (chunk: Buffer) => {
+        got += chunk.length
+      })
+      channel.pause().once('exit', (given: number | null) => {
+        code = given
+      })
+      channels.push(channel)
+      ends.push(once(channel, 'close').then(() => ({ got, code })))
+    })
+  }
+  let unread = 0
+  await waitFor(
+    'all to stand still',
+    async () => {
+      const before = unread
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+      unread = channels.reduce((sum, channel) => sum + channel.readableLength, 0)
+      return unread > 0 && unread === before
+    },
+    300_000,
+  )
+  const running = await execOverSsh(connection, wish(id, `ps -o args | grep -c '[h]ead -c ${bytes}'`))
+  expect(running.stdout).toBe('10\n')
+  for (const channel of channels) channel.resume()
+  expect(await Promise.all(ends)).toEqual(Array(10).fill({ got: bytes, code: 0 }))
   connection.close()
 })
