@@ -195,7 +195,7 @@ export const refusals = {
     status: 409,
     from: 'host',
     what: '`Upload-Offset` does not match what the guest has of the upload',
-    next: 'continue from the `Upload-Offset` of this response, or ask for it with HEAD',
+    next: 'continue from the `Upload-Offset` of this response, or read it with HEAD',
   },
   archive_unsupported: {
     status: 409,
@@ -294,8 +294,8 @@ export const refusals = {
   },
   range_not_satisfiable: {
     status: 416,
-    what: 'the range lies outside the file',
-    next: 'read its size in `Content-Range`, and ask for a range within it',
+    what: 'the range is outside the file',
+    next: 'read its size in `Content-Range`, and request a range within it',
   },
   upgrade_required: { status: 426, what: 'this path serves WebSockets only', next: 'connect with a WebSocket client' },
   rate_limited: {
@@ -421,8 +421,8 @@ export const refusals = {
     from: 'host',
     fault: 'image',
     internalOnly: true,
-    what: 'the desktop’s image lacks what its guest must offer: QEMU’s guest agent, which runs programs, and OpenSSH’s sshd',
-    next: 'create a desktop with another image, or ask the operator to mend this one',
+    what: 'the desktop’s image lacks QEMU’s guest agent with `guest-exec`, or OpenSSH’s sshd',
+    next: 'create a desktop with another image, or ask the operator to repair this one',
   },
   memory_image_damaged: {
     status: 409,

@@ -90,7 +90,7 @@ test('templates on another disk do not give way', async () => {
   await expectNoTemplate(bench)
 })
 
-test('none is made that would be removed at once, because the disk is short', async () => {
+test('none is made that would be removed at once, because the disk is nearly full', async () => {
   await using bench = await start()
   await bench.parts.eviction.check()
   const low = await lowWaterBytes(bench.driver.images.fetchedDir)

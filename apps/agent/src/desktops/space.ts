@@ -48,7 +48,7 @@ export class Space {
     const paused = watch.outOfSpace()
     if (!whole || paused.length === 0 || (await driver.freeDiskBytes()) < minFreeBytes) return
     const failed = (err: unknown, desktopId: DesktopId) =>
-      log.warn({ err, desktopId }, 'a desktop that was paused for want of space could not be resumed; retrying')
+      log.warn({ err, desktopId }, 'a desktop that was paused for lack of space could not be resumed; retrying')
     await eachApart(paused, { atOnce: resumedAtOnce, failed }, (desktopId) => this.#resume(desktopId))
   }
 

@@ -283,7 +283,7 @@ export class Templates {
   async removeWhile(condition: () => Promise<boolean>): Promise<void> {
     for (const template of this.#oldestFirst()) {
       if (!(await condition())) return
-      await this.#remove(template, 'the disk is short')
+      await this.#remove(template, 'the disk is nearly full')
     }
   }
 

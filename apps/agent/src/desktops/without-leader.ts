@@ -86,7 +86,7 @@ export class WithoutLeader {
       await turns.whileIdle(desktopId, entry, async (turn) => {
         await hibernate(this.#deps, turn, condition)
         await turn.note({ sleptBecause: because })
-        log.warn({ desktopId }, 'an idle desktop was hibernated, because no leader was heard')
+        log.warn({ desktopId }, 'an idle desktop was hibernated, because there was no contact with a leader')
       })
     } catch (err) {
       if (!(err instanceof Refusal) || err.code !== 'not_idle') throw err

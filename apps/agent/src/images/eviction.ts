@@ -89,7 +89,7 @@ export class ImageEviction {
     if (!isHidden) return
     await failpoints.hit('image.after-hide')
     await rm(hidden, { recursive: true, force: true })
-    log.info({ image: name }, 'an unused image was removed because the disk is short')
+    log.info({ image: name }, 'an unused image was removed because the disk is nearly full')
   }
 
   async #isUsed(path: string): Promise<boolean> {

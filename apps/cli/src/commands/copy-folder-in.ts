@@ -89,7 +89,7 @@ async function* contentOf(file: FileHandle, path: string, size: number): AsyncGe
     left -= bytes.length
     yield bytes
   }
-  if (left > 0) throw new CliError(`${path} got shorter while it was read`, 'nothing was copied; retry')
+  if (left > 0) throw new CliError(`${path} became shorter while it was read`, 'nothing was copied; retry')
 }
 
 /** Joins small pieces, and reports a failure: its stream's reader gets another error. */

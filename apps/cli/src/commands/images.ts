@@ -49,7 +49,11 @@ export function addImages(command: Command, context: Needs): void {
 async function add({ operator, show, terminal }: Needs, image: string, options: AddOptions): Promise<void> {
   const [name, version, ...more] = image.split('@')
   if (!name || !version || more.length > 0) {
-    throw new CliError(`“${image}” is no name and version`, 'write name@version, such as mini@3f0c5a', exitCodes.usage)
+    throw new CliError(
+      `"${image}" is not a name and a version`,
+      'write name@version, such as mini@3f0c5a',
+      exitCodes.usage,
+    )
   }
   const { from, digest, prefetch } = options
   if (!isAbsolute(from) && !/^https?:\/\//.test(from)) {

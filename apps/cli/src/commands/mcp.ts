@@ -51,7 +51,8 @@ async function serve({ customer, terminal }: Context, { desktop, grants }: McpCl
     transport,
     onerror: ({ message }) => terminal.note(`dormouse mcp: ${message}`),
   })
-  if (process.stdin.isTTY) terminal.note('An agent starts this command and speaks to it. Ctrl-C ends it.')
+  if (process.stdin.isTTY)
+    terminal.note('An agent starts this command and uses its standard input and output. Ctrl-C ends it.')
   const { promise: ended, resolve } = Promise.withResolvers<void>()
   process.stdin.once('close', resolve).once('end', resolve)
   terminal.signal.addEventListener('abort', () => resolve(), { once: true })

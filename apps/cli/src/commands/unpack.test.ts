@@ -92,6 +92,6 @@ test('what is no archive, ends in the middle of a file, or has an endless header
     148,
   )
   for (const archive of [Buffer.alloc(2_000, 'x'), whole.subarray(0, 3_000), endless])
-    await expect(into(out, archive)).rejects.toThrow('no tar archive')
+    await expect(into(out, archive)).rejects.toThrow('did not send a tar archive')
   expect(readdirSync(out)).toEqual([])
 })

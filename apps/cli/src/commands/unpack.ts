@@ -157,5 +157,5 @@ const leadsOut = (name: string) =>
 function asNoArchive(error: unknown): unknown {
   const isOfTar =
     error instanceof Error && /^(Invalid (tar )?header|Header exceeds|Unexpected end of data)/.test(error.message)
-  return isOfTar ? new CliError(`the desktop has sent no tar archive (${error.message})`, 'retry') : error
+  return isOfTar ? new CliError(`the desktop did not send a tar archive (${error.message})`, 'retry') : error
 }

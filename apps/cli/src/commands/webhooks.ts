@@ -143,7 +143,11 @@ async function redeliver(
   const { signal } = context.terminal
   const { since, failed } = options
   if ((delivery === undefined) === (since === undefined))
-    throw new CliError('which deliveries?', 'name one delivery, or a time with --since', exitCodes.usage)
+    throw new CliError(
+      'neither a delivery nor --since is given, or both are',
+      'name one delivery, or a time with --since',
+      exitCodes.usage,
+    )
   if (delivery !== undefined) {
     const again = await webhooks.redeliver(id, delivery, { signal })
     return context.show(options, again, () => deliveryTable([again]))

@@ -91,7 +91,7 @@ export async function untilUsable(
     show?.(why)
     if (performance.now() > ends)
       throw new CliError(
-        `the host is installed and not usable: ${why}`,
+        `the host is installed, but not usable: ${why}`,
         'on the host: journalctl -u dormouse-agent; `dormouse admin host list` shows its state',
         exitCodes.timedOut,
         { host_id: id },

@@ -93,7 +93,7 @@ async function untilSilent(admin: AdminClient, { id, name }: HostJson, signal: A
     if (!host?.linked) return
     if (performance.now() > ends)
       throw new CliError(
-        `the agent is stopped, and ${name} is still connected: this machine is not ${name}`,
+        `the agent is stopped, but ${name} is still connected: this machine is not ${name}`,
         'find out which machine it is: `dormouse admin host list`',
         exitCodes.conflict,
       )

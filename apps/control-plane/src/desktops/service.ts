@@ -223,7 +223,7 @@ export class Desktops {
   changeIdle(caller: Customer, id: string, settings: IdleSettings): Promise<DesktopRow> {
     return this.#options.leadership.transaction(async (tx) => {
       const { state } = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
-      if (state === 'destroyed') refuse('wrong_state', 'the desktop is destroyed; nothing of it can change', { state })
+      if (state === 'destroyed') refuse('wrong_state', 'the desktop is destroyed; create another', { state })
       return change(tx, id, settings)
     })
   }

@@ -44,7 +44,8 @@ async function* contentOf(first: Buffer, pieces: AsyncGenerator<Buffer>, length:
     if (left < 0) break
     yield piece
   }
-  if (left !== 0) throw refusalWithCause('host_unreachable', 'the host sent another number of bytes than it said')
+  if (left !== 0)
+    throw refusalWithCause('host_unreachable', 'the host did not send the number of bytes that it announced')
 }
 
 async function* allOf(first: Buffer, pieces: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {

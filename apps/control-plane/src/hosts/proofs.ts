@@ -75,7 +75,7 @@ export class HostProofs {
   }
 }
 
-const notKnown = (): never => refuse('unauthenticated', 'no host with this key is known; enrol it again')
+const notKnown = (): never => refuse('unauthenticated', 'no host has this key; enrol the host again')
 
 function requirePresent({ removedAt }: KnownHost): void {
   if (removedAt) refuse('forbidden', 'this host was removed; to use it again, enrol it with an empty state folder')

@@ -107,7 +107,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     headers: { 'accept-encoding': headerRef('BodyCodings') },
   },
   416: {
-    what: 'The range lies outside the file',
+    what: 'The range is outside the file',
     code: 'range_not_satisfiable',
     detail: messageOf('range_not_satisfiable'),
     headers: { 'content-range': headerRef('UnsatisfiedRange') },

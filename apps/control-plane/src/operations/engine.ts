@@ -177,7 +177,10 @@ export class Engine {
     running.done = inLane('work', () => this.#runInTurn(running))
       .catch((error) => {
         if (error instanceof WaitsBehind) return error.first
-        this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours')
+        this.#options.log.info(
+          { operation: row.id, why: error.message },
+          'operation stopped; another replica or a later request has taken over',
+        )
       })
       .finally(() => {
         running.slot?.release()
