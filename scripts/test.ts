@@ -96,7 +96,7 @@ function fellAlone({ status, assertionResults }: Report['testResults'][number]):
   return status === 'failed' && assertionResults.every((test) => test.status !== 'failed')
 }
 
-/** What failed first and passed then ends no run, and is worth a look all the same. */
+/** What failed first and passed then ends no run, and is worth a look anyway. */
 function passedLate({ testResults }: Report): string[] {
   const late = testResults.flatMap(({ assertionResults }) => assertionResults).filter(isLate)
   return late.map(

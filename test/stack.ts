@@ -239,7 +239,7 @@ export class Stack {
     await this.becomes(id, 'stopped')
   }
 
-  /** Wakes and hibernations that are accepted during the work have so long, also after progress; others the usual time. */
+  /** Wakes and hibernations that are accepted during the work have this long, also after progress; others the usual time. */
   async withDeadline<T>(deadlineMs: number, work: () => Promise<T>): Promise<T> {
     await this.restartControlPlane({ wakeDeadlineMs: deadlineMs, hibernateDeadlineMs: deadlineMs })
     const done = await work()

@@ -7,7 +7,7 @@ import { capacityShare } from './capacity-share.ts'
 import { countHosts, hostPlaces } from './host-places.ts'
 import type { Instance } from './instance.ts'
 
-/** An instance with a folder for each host, in which so many desktops have a disk. */
+/** An instance with a folder for each host, in which this many desktops have a disk. */
 function instanceWith(...desktops: number[]): Instance {
   const dir = mkdtempSync(join(tmpdir(), 'dormouse-places-'))
   onTestFinished(() => rmSync(dir, { recursive: true }))

@@ -1,4 +1,4 @@
-// Guarantee: a process is identified beyond its pid, and no program that we run can make us wait for ever or crash.
+// Guarantee: a process is identified beyond its pid, and no program that we run can make us wait forever or crash.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

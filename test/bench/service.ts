@@ -109,7 +109,7 @@ export class Service {
     return new Connection(url, this.#org.key)
   }
 
-  /** Creates so many desktops, 16 at a time; their ids. */
+  /** Creates this many desktops, 16 at a time; their ids. */
   async create(count: number): Promise<string[]> {
     const ids: string[] = []
     let left = count
@@ -153,14 +153,14 @@ export class Service {
     return url
   }
 
-  /** Waits until so many hosts are linked to that replica. A list of many hosts is expensive, so it is not read often. */
+  /** Waits until this many hosts are linked to that replica. A list of many hosts is expensive, so it is not read often. */
   #linked(url: string, hosts: number): Promise<void> {
     const pauseMs = Math.min(1_000, hosts * 2)
     const enough = async () => (await this.#linkedTo(url)) >= hosts || void (await sleep(pauseMs))
     return waitFor(`${hosts} hosts to link`, enough, startMs).then(() => undefined)
   }
 
-  /** Waits until the control plane leads and so many hosts are linked. */
+  /** Waits until the control plane leads and this many hosts are linked. */
   async ready(hosts: number): Promise<void> {
     await waitFor('the control plane to lead', () => this.#leads(), startMs)
     if (hosts > 0) await this.#linked(this.url, hosts)

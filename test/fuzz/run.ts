@@ -30,7 +30,7 @@ export class Fuzz {
     this.#seed = seed
   }
 
-  /** Tries inputs until so many are tried, or until the signal says enough. */
+  /** Tries inputs until this many are tried, or until the signal says enough. */
   async run(count: number, enough: AbortSignal = new AbortController().signal): Promise<void> {
     const last = this.#next + count
     const work = async () => {

@@ -156,7 +156,7 @@ test('a cancelled drain undoes the move in flight and says what has moved; the h
   const { stack, drain, post, ended, seen, hostOf } = await testbed()
   await using _ = stack
   const ids = await alone(stack, async () => [await awake(stack), await awake(stack), await awake(stack)])
-  // The second move is held up before it is decided.
+  // The second move is delayed before it is decided.
   let moves = 0
   const held = Promise.withResolvers<void>()
   stack.failpoints.set('move.send.after', async () => {

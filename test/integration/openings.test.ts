@@ -1,5 +1,5 @@
 // Guarantee: an operation that need not wait begins in the transaction that accepts it; one that cannot begin there is accepted
-// all the same.
+// anyway.
 import { expect, inject, test } from 'vitest'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'

@@ -24,7 +24,7 @@ import { guestSpec, Stage } from './parts/agent-stage.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 const closes = long ? 250 : 30
-/** Desktops at once, each with so many closes. */
+/** Desktops at once, each with this many closes. */
 const lines = long ? 4 : 1
 
 let stage: Stage

@@ -142,7 +142,7 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
   )
 }
 
-/** A command without an end, one that reads for ever, a file on its way in and one on its way out. */
+/** A command without an end, one that reads forever, a file on its way in and one on its way out. */
 function underWay(connection: SshConnection, id: string): Promise<unknown>[] {
   return [
     execOverSsh(connection, wish(id, 'yes')),

@@ -54,7 +54,7 @@ function start(command: string): string {
   return id
 }
 
-/** An exec that ended so long ago and keeps so much output. */
+/** An exec that ended so long ago and keeps this much output. */
 async function ended(bytes: number, agoSecs = 60): Promise<string> {
   const id = start('true')
   await waitFor('the end', () => get(id).state === 'exited')

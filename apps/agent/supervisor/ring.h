@@ -14,7 +14,7 @@ static void changed(struct stream *s) {
   __sync_fetch_and_add(&s->changes, 1);
   if (s->waiting) sys_futex(&s->changes, FUTEX_WAKE, 1 << 30, 0);
 }
-/** Sleeps until the stream changes from `seen`, for at most so long. */
+/** Sleeps until the stream changes from `seen`, for at most this long. */
 static void await_change(struct stream *s, u32 seen, u64 ms) {
   struct timespec most = {(i64)(ms / 1000), (i64)(ms % 1000) * 1000000};
   __sync_fetch_and_add(&s->waiting, 1);

@@ -5,7 +5,7 @@ enum { MOST_ARGUMENTS = 6, MOST_ARGUMENT_BYTES = 512, MOST_INPUT_BYTES = 1088 * 
 static char request[MOST_HEAD_BYTES + MOST_ARGUMENT_BYTES + MOST_INPUT_BYTES];
 static u64 request_bytes;
 
-/** Until so many bytes have come; ends the process if the agent has left. */
+/** Until this many bytes have come; ends the process if the agent has left. */
 static void await_bytes(u64 n) {
   while (request_bytes < n) {
     i64 got = sys_read(0, request + request_bytes, sizeof request - request_bytes);

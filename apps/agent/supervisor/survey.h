@@ -71,7 +71,7 @@ static void remove_ended(const char *id) {
   else remove_folder(id);
   if (is_there) close_record(&r);
 }
-/** Makes space for so many bytes, or one more record: what ended first is removed. Under the lock of the folder. */
+/** Makes space for this many bytes, or one more record: what ended first is removed. Under the lock of the folder. */
 static int make_space(u64 bytes, int records, struct survey *found) {
   for (;;) {
     survey(found, NULL);

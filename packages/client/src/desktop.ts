@@ -149,7 +149,7 @@ export class Desktop extends ScreenHelpers {
   get currentGenerationId() {
     return this.#seen.current_generation_id
   }
-  /** After so long without activity it hibernates; 0 = never. */
+  /** After this long without activity it hibernates; 0 = never. */
   get idleTimeoutSecs() {
     return this.#seen.idle_timeout_secs
   }

@@ -72,7 +72,7 @@ export async function* followEvents<E extends EventJson | AdminEventJson>(
 }
 
 export interface EventPageOptions extends Pick<EventsOptions, 'after' | 'desktopId' | 'types'> {
-  /** At most so many events; 100 by default. */
+  /** At most this many events; 100 by default. */
   limit?: number
 }
 

@@ -28,7 +28,7 @@ export interface StartOptions extends Listening {
   stdin?: string | true
   /** Run it in a terminal of this size. */
   tty?: { cols: number; rows: number }
-  /** It is killed after so long awake, rounded up to whole seconds. By default never. */
+  /** It is killed after this long awake, rounded up to whole seconds. By default never. */
   timeoutMs?: number
   /** The desktop does not hibernate by itself while it runs. */
   keepAwake?: boolean

@@ -11,7 +11,7 @@ import { type AttachOptions, Terminal } from './terminal.ts'
 export interface ReadExecOptions extends CallOptions {
   stream?: ExecStream
   offset?: number
-  /** Wait so long for a byte, or for the end; at most 60. */
+  /** Wait this long for a byte, or for the end; at most 60. */
   waitSecs?: number
 }
 

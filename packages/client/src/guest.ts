@@ -44,7 +44,7 @@ export interface RunOptions {
   cwd?: string
   envs?: Record<string, string>
   stdin?: string
-  /** It is killed after so long awake: 60 s by default, as long as you like; rounded up to whole seconds. */
+  /** It is killed after this long awake: 60 s by default, as long as you like; rounded up to whole seconds. */
   timeoutMs?: number
   signal?: AbortSignal
   /** Called with the output as it comes. The result has all of it up to 1 MiB of each stream, above that the beginning and the end. */

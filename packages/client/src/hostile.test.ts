@@ -9,7 +9,7 @@ const json = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n'
 const whole = (body: string, head = json) => `${head}Content-Length: ${body.length}\r\n\r\n${body}`
 const html = '<html>not the service</html>'
 
-/** Sends the same for ever, as fast as it is read. */
+/** Sends the same forever, as fast as it is read. */
 const endless = (head: string, piece: string) => (socket: Socket) => {
   const pieces = piece.repeat(1_000)
   const more = (): void => {

@@ -7,7 +7,7 @@ export class KeptText {
   #tail = ''
   #leftOut = 0
 
-  /** So many characters at most, beside the note. */
+  /** This many characters at most, beside the note. */
   constructor(length: number) {
     this.#half = Math.floor(length / 2)
   }

@@ -13,7 +13,7 @@ export interface RunIo {
   stdin?: string | AsyncIterable<Uint8Array<ArrayBuffer>> | undefined
   /** Gets the output as it comes. Nothing more is read before it returns. */
   onOutput?: (stream: ExecStream, bytes: Uint8Array<ArrayBuffer>) => void | Promise<void>
-  /** Called before the output that follows a gap: the guest dropped so many bytes from this offset on. */
+  /** Called before the output that follows a gap: the guest dropped this many bytes from this offset on. */
   onDropped?: (stream: ExecStream, gap: { offset: number; bytes: number }) => void
   /** Called once it runs, so that it can be sent signals. */
   onStarted?: (exec: ExecStateJson) => void

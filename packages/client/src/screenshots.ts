@@ -7,7 +7,7 @@ import { path } from './path.ts'
 export interface ScreenshotQuery {
   /** Only this part, in pixels of the screen. */
   region?: Region
-  /** The longer side has at most so many pixels. */
+  /** The longer side has at most this many pixels. */
   fit?: number
   /** `png` by default. */
   format?: PictureFormat

@@ -38,7 +38,7 @@ const windowBytes = 1024 * 1024
 /** So many failures to open in a row, although other requests pass, mean that there are no WebSockets. */
 const openAttempts = 2
 const pause = { leastMs: 100, mostMs: 10_000 }
-/** A connection that lasts so long was a good one. */
+/** A connection that lasts this long was a good one. */
 const goodMs = 5_000
 
 export class Terminal {

@@ -11,7 +11,7 @@ export interface WatchQuery {
   recursive?: boolean
   /** The cursor of the last answer. Without it a watch begins. */
   cursor?: string
-  /** Wait so long for a change; at most 60. */
+  /** Wait this long for a change; at most 60. */
   waitSecs?: number
 }
 

@@ -32,7 +32,7 @@ export const guestActivity = z.object({
 })
 export type GuestActivity = z.infer<typeof guestActivity>
 
-/** On which a host hibernates a desktop: for so long no activity of these classes, and no command or transfer in flight. */
+/** On which a host hibernates a desktop: for this long no activity of these classes, and no command or transfer in flight. */
 export const idleCondition = z.object({ forMs: durationMs, classes: classesOfHost })
 export type IdleCondition = z.infer<typeof idleCondition>
 
@@ -40,7 +40,7 @@ export type IdleCondition = z.infer<typeof idleCondition>
 export const idleRule = z.object({
   desktopId: id,
   condition: idleCondition,
-  /** For so long a wake lock holds it awake. */
+  /** For this long a wake lock holds it awake. */
   heldMs: ageMs,
 })
 export type IdleRule = z.infer<typeof idleRule>

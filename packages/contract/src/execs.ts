@@ -14,7 +14,7 @@ export const execWaitMaxSecs = 60
 export const execTimeoutLongestSecs = 31_536_000
 /** Kept of each stream. */
 export const execStreamMaxBytes = 16 * 1024 * 1024
-/** A command that waits for its reader goes on after so long without one. */
+/** A command that waits for its reader goes on after this long without one. */
 export const execReaderSecs = 60
 /** More than a guest keeps. */
 const mostExecs = 2_000
@@ -73,7 +73,7 @@ export const execCommands = {
   },
   'exec.list': { payload: target, result: z.object({ execs: listOf(execReport, mostExecs) }) },
   'exec.get': { payload: one, result: z.object({ exec: execReport }) },
-  /** Bytes from `offset`, or from the first that is kept; waits for them at most so long. */
+  /** Bytes from `offset`, or from the first that is kept; waits for them at most this long. */
   'exec.read': {
     payload: one.extend({
       stream: execStream,

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { keyNamed, whyNoKey } from './keys.ts'
 
-/** A batch has at most so many actions, and takes at most so long without what it waits for at the end. */
+/** A batch has at most this many actions, and takes at most this long without what it waits for at the end. */
 export const inputActionsMax = 100
 export const inputMaxMs = 60_000
 export const inputTextMaxChars = 10_000
@@ -12,7 +12,7 @@ export const settleMaxMs = 5_000
 /** No screen is larger. */
 export const screenSideMax = 16_384
 
-/** Pictures and input are for screens of at most so many pixels: 5120 × 2160. QEMU's server shows no more. */
+/** Pictures and input are for screens of at most this many pixels: 5120 × 2160. QEMU's server shows no more. */
 export const screenPixelsMax = 11_059_200
 
 /** A larger JPEG is made smaller: this is a screen of 3840 × 2160. */

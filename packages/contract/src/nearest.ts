@@ -1,7 +1,7 @@
 // What a misspelt name probably means: every message that refuses an unknown name suggests by this.
 
 const longest = 40
-/** Parts of names such as `image_version` are found by so many characters. */
+/** Parts of names such as `image_version` are found by this many characters. */
 const shortestPart = 3
 
 /** Up to three of the known names that are most like the given one, the best first. Case, `_`, `-` and spaces do not count. */

@@ -3,7 +3,7 @@ import { z } from 'zod'
 
 const offset = z.int().min(0)
 
-/** From a first byte to a last one or the end; or the last so many bytes. */
+/** From a first byte to a last one or the end; or the last `suffix` bytes. */
 export const byteRange = z.union([z.object({ first: offset, last: offset.nullable() }), z.object({ suffix: offset })])
 export type ByteRange = z.infer<typeof byteRange>
 

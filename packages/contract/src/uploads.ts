@@ -9,7 +9,7 @@ import { channelToken } from './moves.ts'
 export const uploadMaxBytes = 1024 * 1024 * 1024 * 1024
 /** Unfinished uploads of one desktop. */
 export const uploadsMax = 16
-/** After so long an upload is removed, finished or not. */
+/** After this long an upload is removed, finished or not. */
 export const uploadMaxSecs = 24 * 3_600
 
 const bytes = z.int().min(0)

@@ -10,7 +10,7 @@ export const watchesMax = 16
 export const watchedFoldersMax = 8_192
 /** What a guest returns for one request. */
 export const watchReadMaxBytes = 64 * 1024
-/** More than so many bytes can have. */
+/** More changes than fit into `watchReadMaxBytes`. */
 const mostChanges = 8_192
 const pathMaxLength = 8_192
 
@@ -37,7 +37,7 @@ export const watchCommands = {
     payload: one.extend({ path: z.string(), recursive: z.boolean() }),
     result: z.object({ next: offset }),
   },
-  /** What happened behind the offset; waits for it at most so long. */
+  /** What happened behind the offset; waits for it at most this long. */
   'watch.read': {
     payload: one.extend({ offset, waitMs: durationMs.nullable() }),
     result: z.object({

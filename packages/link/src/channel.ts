@@ -24,7 +24,7 @@ const defaultWindowBytes = 1024 * 1024
 const maxPieceBytes = 256 * 1024
 /** No frame is longer: a piece, or a message between the sides. */
 export const channelMaxFrameBytes = 1024 * 1024
-/** The other side may send this many notes, and one more for every so many bytes that it receives. */
+/** The other side may send this many notes, and one more for `bytesPerNote` that it receives. */
 const firstNotes = 64
 const bytesPerNote = 1024
 /** Credit above this is ignored: no window is that large. */

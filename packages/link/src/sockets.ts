@@ -50,7 +50,7 @@ export async function openSocket<T>(
     socket.terminate()
   }
   target.signal?.addEventListener('abort', abandon, { once: true })
-  // The option above counts from the last byte. A server that sends interim responses for ever would hold the attempt.
+  // The option above counts from the last byte. A server that sends interim responses forever would hold the attempt.
   const late = setTimeout(() => {
     reject(new DialRefused(`no answer to the handshake within ${handshakeTimeoutMs} ms`))
     socket.terminate()

@@ -103,7 +103,7 @@ test('a closing server closes open sockets and refuses new ones with 503', async
   expect(await refusalAt(there.url)).toMatchObject({ status: 503 })
 })
 
-/** The head of a frame of so many bytes, masked with zeros. */
+/** The head of a frame of this many bytes, masked with zeros. */
 function frameHead(bytes: number): Buffer {
   const head = Buffer.alloc(14)
   head.set([0x82, 0x80 | 127])

@@ -1,6 +1,6 @@
 /**
- * One daemon: its node, domains, storage and networks, and its events. Events have a connection of their own, which is
- * renewed for ever; every other call opens its lane on demand.
+ * One daemon: its node, domains, storage and networks, and its events. Events have a connection of their own, which is renewed
+ * forever; every other call opens its lane on demand.
  */
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -70,7 +70,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     this.networks = new Networks(this.calls)
   }
 
-  /** Connects and subscribes to events, or rejects. Once open, it reconnects for ever. */
+  /** Connects and subscribes to events, or rejects. Once open, it reconnects forever. */
   static async open(options: HostOptions): Promise<LibvirtHost> {
     const host = new LibvirtHost(options)
     await host.#subscribe()

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export interface BatcherOptions {
   /** Bounds one call. */
   most: number
-  /** One call at a time, with so long between two begins at least. By default calls may overlap. */
+  /** One call at a time, with this long between two begins at least. By default calls may overlap. */
   pauseMs?: number
   /** Whether an error concerns all items of its call. After any other, each is tried alone. By default every error does. */
   isShared?(error: unknown): boolean

@@ -1,4 +1,4 @@
-// Guarantee: a folder is made with what is missing above it, or an error has the reason; no path makes it go on for ever.
+// Guarantee: a folder is made with what is missing above it, or an error has the reason; no path makes it go on forever.
 import { mkdirSync, mkdtempDisposableSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

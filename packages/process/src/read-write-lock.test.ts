@@ -1,4 +1,4 @@
-// Guarantee: reads run together, a write runs alone, and neither waits for ever.
+// Guarantee: reads run together, a write runs alone, and neither waits forever.
 import { expect, test } from 'vitest'
 import { ReadWriteLock } from './read-write-lock.ts'
 

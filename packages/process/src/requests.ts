@@ -89,7 +89,7 @@ function send(url: URL, { method, headers, body, agent, lookup }: RequestOptions
   })
 }
 
-/** The whole body; one of more than so many bytes is refused before it is held in memory. */
+/** The whole body; one of more than this many bytes is refused before it is held in memory. */
 export async function readBody({ headers, body }: Response, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = []
   let bytes = 0

@@ -1,4 +1,4 @@
-// Limits on work at once: so many in all, so many of one share, one per key. Knows nothing of the work.
+// Limits on work at once: this many in all, this many of one share, one per key. Knows nothing of the work.
 
 /** How work waits. */
 export interface Wait {

@@ -28,7 +28,7 @@ export class Fleet {
     this.#unbind = endWithUs(identify(process.pid)!, 'SIGKILL', this.#folder)
   }
 
-  /** Adds so many simulated hosts and waits until all are linked; their names. */
+  /** Adds this many simulated hosts and waits until all are linked; their names. */
   async add(prefix: string, count: number, settings: Record<string, string>): Promise<string[]> {
     const processes = Math.max(Math.ceil(count / hostsPerProcess), Math.min(2, count))
     const all = Array.from({ length: count }, (_, host) => `${prefix}-${host}`)

@@ -21,7 +21,7 @@ export interface Request {
 
 const tickMs = 5
 
-/** Sends what `next` returns, so many per second, and judges no mutation: it may meet a desktop that is busy. */
+/** Sends what `next` returns, this many per second, and judges no mutation: it may meet a desktop that is busy. */
 export async function paced(
   service: Service,
   { perSecond, seconds, next }: { perSecond: number; seconds: number; next: () => Request },

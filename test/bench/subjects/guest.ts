@@ -81,7 +81,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - began
 }
 
-/** How far the resident memory of each program rises, per transfer, while so many are in progress; MiB. */
+/** How far the resident memory of each program rises, per transfer, while this many are in progress; MiB. */
 async function memoryOfMany({ instance, desktop }: Real, bytes: Uint8Array<ArrayBuffer>, say: (line: string) => void) {
   const programs = ['control plane', 'agent'].map((name) => ({ name, pid: instance.process(name)!.pid }))
   const before = programs.map(({ pid }) => residentMiB(pid))

@@ -92,7 +92,7 @@ function keys(dice: Dice): string[] {
   return dice.many(3, () => dice.pick(['x', '', rsa().toString('latin1')]))
 }
 
-/** Says the same message so often. */
+/** Says the same message this often. */
 function said(name: string, make: (line: Line) => Buffer, times = 1): Act {
   return {
     name: times > 1 ? `${name} ×${times}` : name,

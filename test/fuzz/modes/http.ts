@@ -18,7 +18,7 @@ export const http: Mode = {
   begin: async ({ target, say }) => HttpSubject.begin(await Service.at(target, say)),
 }
 
-/** Inputs destroy the desktops they find; after so many there are new ones. */
+/** Inputs destroy the desktops they find; after this many there are new ones. */
 const renewEvery = 250
 
 export class HttpSubject implements Subject {

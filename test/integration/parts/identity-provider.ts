@@ -114,7 +114,7 @@ export class IdentityProvider {
     return answer.access_token
   }
 
-  /** A token that the provider would never give, signed with its own key all the same. */
+  /** A token that the provider would never give, signed with its own key anyway. */
   async forge(claims: JWTPayload, header: { kid?: string | undefined } = {}): Promise<string> {
     const now = Math.floor(Date.now() / 1_000)
     const { kid, alg = '' } = this.key

@@ -161,7 +161,7 @@ echo kept > /root/note; sync
 echo 0 > /run/counter
 (n=0; while :; do n=$((n + 1)); echo $n 1<> /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
 
-/** A counter that runs and writes to the disk too, so much random memory (a multiple of 4 MiB), a file. */
+/** A counter that runs and writes to the disk too, this much random memory (a multiple of 4 MiB), a file. */
 export async function leaveWitness(bench: Runs, desktopId: string, memoryMiB = 8): Promise<Witness> {
   await bench.run(desktopId, leave(memoryMiB))
   return lookAt(bench, desktopId)

@@ -16,7 +16,7 @@ export class KeptDesktop {
     this.bench = bench
   }
 
-  /** Booted from the image, with so much random memory. */
+  /** Booted from the image, with this much random memory. */
   static async boot(bench: Bench<LibvirtDriver>, memoryMiB: number): Promise<KeptDesktop> {
     const desktop = new KeptDesktop(bench)
     const woken = await bench.awake(desktop.nextLife(), 'allow', 'make', guestSpec)

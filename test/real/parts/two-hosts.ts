@@ -20,7 +20,7 @@ interface TwoHostsOptions {
   /** Random bytes in the desktop's memory. */
   memoryMiB: number
   settings?: Partial<LibvirtSettings>
-  /** The first host makes templates, in so much space. */
+  /** The first host makes templates, in this much space. */
   templatesMiB?: number
 }
 

@@ -4,7 +4,7 @@ import { type CommandName, type DesktopId, refuse } from '@dormouse/contract'
 import type { Activity } from '../desktops/activity.ts'
 
 const guest = { lane: 'guest', limit: 64, what: 'commands and transfers' }
-/** Those that wait for output wait in a lane of their own: an exec is stopped and started all the same. */
+/** Those that wait for output wait in a lane of their own: an exec is stopped and started anyway. */
 const execs = { lane: 'execs', limit: 32, what: 'requests for execs' }
 const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.exec': guest,

@@ -7,8 +7,8 @@ import type { Turns } from '../desktops/turns.ts'
 export type DialBack = (token: string, signal?: AbortSignal) => Promise<Channel>
 
 /**
- * `deps` is what this one command needs. `signal` aborts when no caller waits for the result any more; an `ensure…`
- * command goes on all the same. `dialBack` opens a channel to the requesting replica, for what is too large for a result.
+ * `deps` is what this one command needs. `signal` aborts when no caller waits for the result any more; an `ensure…` command
+ * goes on anyway. `dialBack` opens a channel to the requesting replica, for what is too large for a result.
  */
 export type CommandHandler<N extends CommandName, Deps> = (
   deps: Deps,

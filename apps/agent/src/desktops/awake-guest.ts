@@ -17,7 +17,7 @@ interface Target {
 }
 
 const checkEveryMs = 250
-/** A desktop that is paused at so many checks in a row is not only paused for a move or a save. */
+/** A desktop that is paused at this many checks in a row is not only paused for a move or a save. */
 const pausedChecks = 3
 const notAwake = 'the desktop is no longer awake on its host; check its state'
 const paused = 'the desktop is paused on its host; check its state, then retry'

@@ -3,7 +3,7 @@ import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, spec } from '../testing/bench.ts'
 
-/** Destroys so many desktops. */
+/** Destroys this many desktops. */
 async function bury(bench: Bench, count: number): Promise<void> {
   await Promise.all(Array.from({ length: count }, () => bench.destroyed(fenceOf(newId(), 1, 1))))
 }

@@ -29,7 +29,7 @@ const recordSchema = z.union([
   z.object({ epoch: z.int().min(0) }),
 ])
 
-/** After so long, progress is written that no other change of its desktop has taken along. */
+/** After this long, progress is written that no other change of its desktop has taken along. */
 const progressMs = 1_000
 
 const logPath = (stateFolder: string) => join(stateFolder, 'journal.log')

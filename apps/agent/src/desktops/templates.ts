@@ -25,7 +25,7 @@ export interface TemplateOptions {
 const mib = 1024 * 1024
 /** What is waiting to be made. */
 const maxWishes = 8
-/** After so many failures in a row, a template is not made or used any more until the agent starts again. */
+/** After this many failures in a row, a template is not made or used any more until the agent starts again. */
 const maxFailures = 3
 const maxRemembered = 100
 const pauseAfterFailureMs = 60_000
@@ -92,7 +92,10 @@ export class Templates {
     this.#makeNext()
   }
 
-  /** Ends and removes what the making of a template has left. What fails is tried again later, and holds up nothing else. Never throws. */
+  /**
+   * Ends and removes what the making of a template has left. What fails is tried again later, and delays nothing else. Never
+   * throws.
+   */
   async #clear(): Promise<void> {
     const { driver, folders, log } = this.#deps
     this.#isClearing = true
@@ -332,7 +335,7 @@ export class Templates {
     return [...this.#usable.values()].sort((a, b) => a.usedAt - b.usedAt)
   }
 
-  /** Never throws: nobody uses it any more, and one that leaves something holds up no other. */
+  /** Never throws: nobody uses it any more, and one that leaves something delays no other. */
   async #remove(template: Template, why: string): Promise<void> {
     const { folders, log } = this.#deps
     if (this.#usable.get(template.key) !== template) return

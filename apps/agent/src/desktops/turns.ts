@@ -147,7 +147,7 @@ export class Turns {
       turn.signal.throwIfAborted()
       const failure = error instanceof Error ? error.message : String(error)
       await turn.note({ state: 'failed', failure }).catch((second: unknown) => {
-        // A later turn was accepted: the result of this one is its own failure all the same.
+        // A later turn was accepted: the result of this one is its own failure anyway.
         if (second instanceof Refusal) throw error
         throw new AggregateError([error, second], failure)
       })

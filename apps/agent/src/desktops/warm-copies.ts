@@ -98,7 +98,7 @@ export class WarmCopies {
       await this.#checks.run(() => this.#dropWhile(() => this.#isScarce(memoryMiB)))
   }
 
-  /** Whether so much of the host's memory is available. */
+  /** Whether this much of the host's memory is available. */
   hasSpaceFor(memoryMiB: number): boolean {
     return !this.#isScarce(memoryMiB)
   }

@@ -1,5 +1,6 @@
-// The hypervisor's part in templates: saved boots of an image, which desktops copy. Mechanical like the rest of the
-// driver: when one is made, and who gets a copy, is decided above. A template's guest is nobody's: it has no mark, no network.
+// The hypervisor's part in templates: saved boots of an image, which desktops copy. Mechanical like the rest of the driver:
+// when one is made, and who gets a copy, is decided above. A template's guest belongs to no desktop: it has no mark, no
+// network.
 import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { GuestAddress } from './guest-access.ts'
@@ -51,7 +52,7 @@ export interface TemplateDriver {
   /** When its image counts a guest as ready. */
   readiness(spec: DesktopSpec, traits: TemplateTraits): Promise<Readiness | undefined>
 
-  /** Boots a guest that is nobody's, from a new disk in that folder, with those traits. */
+  /** Boots a guest that belongs to no desktop, from a new disk in that folder, with those traits. */
   boot(buildId: string, folder: string, spec: DesktopSpec, traits: TemplateTraits): Promise<void>
   domain(buildId: string): Promise<TemplateGuest | undefined>
   /** Writes its memory into its folder and ends it: it never runs again. Disk and memory are then as they belong together. */

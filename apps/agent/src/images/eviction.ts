@@ -47,7 +47,9 @@ export class ImageEviction {
     await eachDone([removeHidden, makeSpace], (work) => work())
   }
 
-  /** Removes unused images until so many bytes are free; returns whether they are. What cannot be removed holds up nothing else. */
+  /**
+   * Removes unused images until this many bytes are free; returns whether they are. What cannot be removed delays nothing else.
+   */
   async makeSpace(bytes: number): Promise<boolean> {
     const { store, log, free = freeBytes } = this.#options
     const isEnough = async () => (await free(store.fetchedDir)) >= bytes

@@ -27,7 +27,7 @@ export type FetchProgress = (doneBytes: number, totalBytes: number) => void
 
 export interface FetcherOptions {
   store: ImageStore
-  /** Removes unused images until so many bytes are free; returns whether they are. */
+  /** Removes unused images until this many bytes are free; returns whether they are. */
   makeSpace(bytes: number): Promise<boolean>
   failpoints: Failpoints
   log: Log

@@ -1,4 +1,4 @@
-// Ends work that makes too little progress: a server that sends a byte now and then cannot hold it for ever.
+// Ends work that makes too little progress: a server that sends a byte now and then cannot hold it forever.
 
 export interface ProgressLimits {
   /** A connection without a byte for this long is given up, and another one is tried. */

@@ -29,7 +29,7 @@ export const sourceOf = (source: string): ImageSource =>
 function folder(path: string): ImageSource {
   return {
     async open(name, from, signal) {
-      // A link could lead out of the folder, and opening a pipe would wait for ever.
+      // A link could lead out of the folder, and opening a pipe would wait forever.
       const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
       const file = await open(join(path, name), flags).catch((error: NodeJS.ErrnoException) => {
         if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EACCES'].includes(error.code ?? ''))

@@ -11,7 +11,7 @@ export function onScreen({ x, y }: Point, space: Size, screen: Size): Point | un
 const scaled = (at: number, space: number, screen: number): number =>
   space === screen ? at : Math.min(screen - 1, Math.floor(((at + 0.5) * screen) / space))
 
-/** A hand needs some movement between two places: so many pixels a step, and no more steps than that. */
+/** A hand needs some movement between two places: this many pixels a step, and no more steps than that. */
 const stepPixels = 40
 const mostSteps = 12
 

@@ -1,4 +1,4 @@
-// Caps Lock and Num Lock of the guest while a batch types: a lock that would change what a key types is switched for so long.
+// Caps Lock and Num Lock of the guest while a batch types: a lock that would change what a key types is switched for this long.
 // The guest reports its locks by the lights of its keyboard.
 import { type EventEmitter, once } from 'node:events'
 import { keyCodes } from '@dormouse/contract'

@@ -1,4 +1,4 @@
-// Guarantee: a picture shows the requested part, in its size and format. Making it holds up neither the agent nor another
+// Guarantee: a picture shows the requested part, in its size and format. Making it delays neither the agent nor another
 // customer’s, and ends when its caller has gone.
 import { randomFillSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'

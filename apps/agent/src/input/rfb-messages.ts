@@ -2,7 +2,7 @@
 import { deflateSync, inflateSync } from 'node:zlib'
 import type { Point } from '@dormouse/contract'
 
-/** QEMU passes keys on to the guest one by one, so long apart. */
+/** QEMU passes keys on to the guest one by one, this long apart. */
 export const qemuKeyMs = 10
 
 export const encodings = {

@@ -32,7 +32,7 @@ const releaseMs = 5_000
 export class RfbSession extends EventEmitter<Events> {
   readonly #socket: Duplex
   readonly #reader: ByteReader
-  /** Whether a picture of so many bytes may be kept. */
+  /** Whether a picture of this many bytes may be kept. */
   readonly #mayKeep: (bytes: number) => boolean
   #frame = new Framebuffer({ width: 1, height: 1 })
   readonly #held = new Set<number>()

@@ -45,7 +45,7 @@ export async function settle(
   return end(false)
 }
 
-/** Waits for an update, at most so long. */
+/** Waits for an update, at most this long. */
 async function update(session: RfbSession, waitMs: number, signal: AbortSignal): Promise<void> {
   const either = AbortSignal.any([signal, AbortSignal.timeout(Math.ceil(waitMs))])
   await once(session, 'update', { signal: either }).catch(() => undefined)

@@ -12,7 +12,7 @@ export function frameOf(number: number, synced: number, records: readonly string
   return `${number} ${synced} ${checksum(number, synced, body)} ${body}\n`
 }
 
-/** The first line of a log whose snapshot has so many frames. */
+/** The first line of a log whose snapshot has this many frames. */
 export const headOf = (snapshotFrames: number): string =>
   frameOf(0, 0, [JSON.stringify({ journal: version, snapshotFrames })])
 

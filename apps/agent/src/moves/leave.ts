@@ -21,7 +21,7 @@ import type { FilesHandoff } from './handoff.ts'
 import { type HeldOut, heldOut, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
 
 const progressEveryMs = 500
-/** A guest whose memory, or all of it with its disk, was sent so often changes faster than it can be moved. */
+/** A guest whose memory, or all of it with its disk, was sent this often changes faster than it can be moved. */
 const mostRounds = 3
 /** Not counted as a round: what a small guest has beside its memory and its disk. */
 const slackBytes = 64 * 1024 * 1024

@@ -16,7 +16,7 @@ export const pieceCount = (bytes: number): number => Math.ceil(bytes / pieceByte
 export const digestOf = (piece: Buffer): Buffer =>
   piece.length === pieceBytes && piece.equals(zeros) ? zeroDigest : sha256(piece)
 
-/** Reads that piece of a file of so many bytes into the buffer; returns the part of the buffer that it fills. */
+/** Reads that piece of a file of this many bytes into the buffer; returns the part of the buffer that it fills. */
 export async function readPiece(file: FileHandle, index: number, bytes: number, buffer: Buffer): Promise<Buffer> {
   const at = index * pieceBytes
   const length = Math.min(pieceBytes, bytes - at)

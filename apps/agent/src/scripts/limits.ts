@@ -70,7 +70,7 @@ export const sshLimits = {
   unreadMaxBytes: 512 * MiB,
   /** As many commands as a desktop may have in flight, each with the longest input. */
   unsentMaxBytes: 160 * MiB,
-  /** Transfers wait while more than this is queued, so that commands are not held up. */
+  /** Transfers wait while more than this is queued, so that commands are not delayed. */
   queuedMaxBytes: 512 * KiB,
 } as const
 

@@ -15,7 +15,7 @@ export interface MetricsAddress {
   port: number
 }
 
-/** Begins to listen. If the address cannot be used, it logs that: a host without metrics runs desktops all the same. */
+/** Begins to listen. If the address cannot be used, it logs that: a host without metrics runs desktops anyway. */
 export async function serveMetrics(
   address: MetricsAddress | null,
   text: () => Promise<string>,

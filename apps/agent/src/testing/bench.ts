@@ -54,7 +54,7 @@ export interface BenchOptions<D extends AnyDriver> {
   moves?: PartsOptions['moves']
   /** Keeps warm copies, as under a control plane that knows them. */
   warm?: PartsOptions['warm']
-  /** Makes templates, in so much space. */
+  /** Makes templates, in this much space. */
   templatesMiB?: number | undefined
 }
 

@@ -13,7 +13,7 @@ export class ImageServer {
   instead: ((file: string, from: number) => Answer | undefined) | undefined
   readonly #server = createServer((request, response) => this.#answer(request, response))
 
-  /** Serves `mini@1`, whose disk has so many random bytes. */
+  /** Serves `mini@1`, whose disk has this many random bytes. */
   static async start(diskBytes = 1_000_000, more: object = {}): Promise<ImageServer> {
     const server = new ImageServer()
     server.put('mini', '1', diskBytes, more)

@@ -44,7 +44,7 @@ export class Callers {
     for (const socket of this.#waiting.values()) socket.destroy()
   }
 
-  /** So many at once, and so many a second. */
+  /** This many at once, and this many a second. */
   #mayCall(from: string): boolean {
     const now = performance.now()
     const { left, at } = this.#allowances.get(from) ?? { left: mostPerSec, at: now }

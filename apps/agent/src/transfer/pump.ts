@@ -1,4 +1,4 @@
-// Copies one direction of a stream: with back-pressure, at a pace, and never waiting for ever. Knows no transfer.
+// Copies one direction of a stream: with back-pressure, at a pace, and never waiting forever. Knows no transfer.
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePace } from '@dormouse/process'

@@ -1,5 +1,5 @@
 // One move's connection between two agents: named streams, a heartbeat beside them, and one end for all. When anything goes
-// wrong all streams are closed, because libvirt waits for ever on one that is silent. Knows no desktop and no hypervisor.
+// wrong all streams are closed, because libvirt waits forever on one that is silent. Knows no desktop and no hypervisor.
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { BytePace, Log } from '@dormouse/process'
@@ -8,7 +8,7 @@ import { pump } from './pump.ts'
 export interface TransferTimes {
   /** Pause between two beats. */
   beatMs: number
-  /** Without a beat for so long, the other side counts as lost. */
+  /** Without a beat for this long, the other side counts as lost. */
   silentMs: number
   /** How long a stream's receiver may take nothing while bytes wait for it. */
   stallMs: number

@@ -22,7 +22,7 @@ interface Joining extends LocalTerminal {
 
 /** Ctrl-] */
 const detachKey = 0x1d
-/** What is typed before that key is waited for so long. */
+/** What is typed before that key is waited for this long. */
 const lastKeysMs = 1_000
 /** A paste is read on when the desktop has taken what came before. */
 const unsentMaxBytes = 256 * 1024

@@ -1,6 +1,6 @@
 // Limits the creates, wakes and hibernations of an organisation: a burst, and a steady rate after it. Each request leaves rows
-// that are kept for months or for ever. The leader counts in memory, since only it accepts requests. The next leader begins
-// with full budgets.
+// that are kept for months or forever. The leader counts in memory, since only it accepts requests. The next leader begins with
+// full budgets.
 import { Refusal } from '@dormouse/contract'
 
 /** Enough to create, wake and hibernate ten thousand desktops at once, and for 400,000 requests a day after that. */

@@ -8,7 +8,7 @@ const turns = async (count: number) => {
   for (let at = 0; at < count; at++) await turn()
 }
 
-/** One create: it arrives, commits and is answered after so many turns of the event loop each. */
+/** One create: it arrives, commits and is answered after this many turns of the event loop each. */
 const fate = fc.record({
   arrives: fc.nat(8),
   commits: fc.nat(5),

@@ -51,7 +51,7 @@ export class Quota {
       if (!done.made) account.free++
       return done
     } catch (error) {
-      // The desktop may exist all the same, so count again.
+      // The desktop may exist anyway, so count again.
       distrust(account)
       throw error
     } finally {

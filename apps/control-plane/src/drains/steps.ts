@@ -26,7 +26,7 @@ export interface Mode {
   awake: DrainAwake
 }
 
-/** After so many failures in one way, the drain goes another way, or gives up. */
+/** After this many failures in one way, the drain goes another way, or gives up. */
 const mostFailures = 3
 const mostLiveFailures = 2
 /** Requests of its owner may end a try again and again. */

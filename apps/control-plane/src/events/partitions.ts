@@ -44,7 +44,7 @@ export class EventPartitions {
     if (old.length + count > 0) log.info({ partitions: old, rows: count }, 'old events were dropped')
   }
 
-  /** Never throws: one that cannot be changed holds up no other. */
+  /** Never throws: one that cannot be changed delays no other. */
   async #change(work: () => Promise<void>, partition: string): Promise<void> {
     try {
       await work()

@@ -68,9 +68,9 @@ interface Started {
   replay: 'no' | 'same' | 'mismatch'
 }
 
-/** A start whose outcome is not known is sent again for so long. After that its guest may have forgotten it. */
+/** A start whose outcome is not known is sent again for this long. After that its guest may have forgotten it. */
 const startAgainMs = 15 * 60_000
-/** One request to a guest for output lasts at most so long, so that a client that leaves costs it nothing for long. */
+/** One request to a guest for output lasts at most this long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 const inputWaitMs = 5_000
 const marginMs = 40_000
@@ -144,7 +144,7 @@ export class Execs {
     return toJson(asking.desktopId, (await this.#ask(asking, 'exec.get', { execId })).exec)
   }
 
-  /** The next bytes from the offset, waiting for them at most so long. What was dropped is skipped. */
+  /** The next bytes from the offset, waiting for them at most this long. What was dropped is skipped. */
   async read(
     asking: Asking,
     execId: string,

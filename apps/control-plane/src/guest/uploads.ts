@@ -155,7 +155,7 @@ export class Uploads {
     }
   }
 
-  /** Removes expired uploads with their files, and those of desktops that are gone. A guest that is silent holds up no other. */
+  /** Removes expired uploads with their files, and those of desktops that are gone. A guest that is silent delays no other. */
   async prune(): Promise<void> {
     const { pool, leadership, links, log } = this.#options
     await leadership.transaction((tx) => store.removeSettled(tx))

@@ -30,7 +30,7 @@ interface Cursor {
 type WatchName = Extract<CommandName, `watch.${string}`>
 type Own<N extends WatchName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
 
-/** One request to a guest for changes lasts at most so long, so that a client that leaves costs it nothing for long. */
+/** One request to a guest for changes lasts at most this long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 /** Looking at all folders below, and what may have to be installed. */
 const marginMs = 150_000
@@ -53,7 +53,9 @@ export class Watches {
     return cursorOf({ watchId, offset: next }, watched)
   }
 
-  /** The changes behind the cursor, waiting for one at most so long. A watch that has ended begins again, after `overflow`. */
+  /**
+   * The changes behind the cursor, waiting for one at most this long. A watch that has ended begins again, after `overflow`.
+   */
   async read(asking: Asking, watched: Watched, cursor: string, waitMs: number): Promise<ChangesJson> {
     const until = performance.now() + waitMs
     for (let { watchId, offset } = parseCursor(cursor, watched); ; ) {

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net'
 const lingerMs = 10_000
 /** How much it may send: more than most routes take, and less than costs other clients anything. */
 const lingerBytes = 64 * 1024 * 1024
-/** A client that sends nothing for so long has sent everything. */
+/** A client that sends nothing for this long has sent everything. */
 const quietMs = 1_000
 
 /** Reads and drops the rest of the body; closes the connection at the limit. */

@@ -55,7 +55,7 @@ function skipUnroutedBodies(app: App): void {
   })
 }
 
-/** fastify does not read the body of a GET. The size limit applies to it all the same. */
+/** fastify does not read the body of a GET. The size limit applies to it anyway. */
 function checkUnreadBodies(app: App, measured: (request: FastifyRequest) => Promise<void>): void {
   app.addHook('preValidation', (request, _reply, done) => {
     const { method, headers } = request

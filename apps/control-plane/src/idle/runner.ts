@@ -69,7 +69,7 @@ export class IdleRunner {
     await Promise.all(chosen.map((row) => this.#hibernate(term, row)))
   }
 
-  /** How many may begin now: so many per second since the last look, at most those of two seconds. */
+  /** How many may begin now: this many per second since the last look, at most those of two seconds. */
   #budget(): number {
     const now = performance.now()
     const secs = Math.min(2, (now - this.#lookedAt) / 1_000)

@@ -174,7 +174,7 @@ export class Inputs {
         await audit.recordOfCustomer(tx, { ...entry, details: { actions: actions.length, performed, outcome } })
         await activity.note(tx, [{ desktopId, class: 'input', ageMs: 0 }])
       })
-    // Without it, a repeated request does not find the batch; the events were sent all the same.
+    // Without it, a repeated request does not find the batch; the events were sent anyway.
     await retryWhileUnavailable(write).catch((err) => log.warn({ err }, 'the outcome of a batch was not written'))
   }
 

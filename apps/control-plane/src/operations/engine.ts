@@ -262,7 +262,7 @@ export class Engine {
     const definition = this.#definition(row)
     for (let at = running.opened > 0 ? 0 : Math.max(row.step, 0); at < definition.steps.length; at++) {
       const step = definition.steps[at]!
-      // The transaction that accepted it has done this step. A failure here is undone all the same.
+      // The transaction that accepted it has done this step. A failure here is undone anyway.
       const isDone = at < running.opened
       row.step = at
       if (!isDone) await this.#prepare(running, step)
@@ -343,7 +343,7 @@ export class Engine {
     )
   }
 
-  /** An undo that still fails at the deadline is deferred, whatever the reason. Its operation settles all the same. */
+  /** An undo that still fails at the deadline is deferred, whatever the reason. Its operation settles anyway. */
   async #undoStep(running: Running, step: Step): Promise<void> {
     const { row } = running
     try {

@@ -130,7 +130,7 @@ class Line {
   }
 }
 
-/** Takes turns between organisations. A host without a free slot holds up nothing but its own operations. */
+/** Takes turns between organisations. A host without a free slot delays nothing but its own operations. */
 class Lane {
   readonly #inAll: number
   readonly #onHost: (hostId: string) => number

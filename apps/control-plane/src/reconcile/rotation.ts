@@ -4,7 +4,7 @@ export class Rotation {
   readonly #lastTaken = new Map<string, number>()
   #runs = 0
 
-  /** At most so many: those first that were never taken, then those that were taken longest ago. Others are forgotten. */
+  /** At most this many: those first that were never taken, then those that were taken longest ago. Others are forgotten. */
   take<T>(items: readonly T[], most: number, nameOf: (item: T) => string): T[] {
     const names = new Set(items.map(nameOf))
     for (const name of this.#lastTaken.keys()) if (!names.has(name)) this.#lastTaken.delete(name)

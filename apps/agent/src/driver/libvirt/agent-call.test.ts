@@ -14,7 +14,7 @@ const gone = unresponsive('Guest agent is not responding: QEMU guest agent is no
 const busy: GuestActivity = { ...unknownActivity, busy: async () => true }
 const idle: GuestActivity = { ...unknownActivity, idle: async () => true }
 
-/** An agent that fails so often before it answers. */
+/** An agent that fails this often before it answers. */
 function failing(times: number, error: Error) {
   let asked = 0
   const command = async () => {

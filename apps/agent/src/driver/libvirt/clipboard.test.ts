@@ -7,7 +7,7 @@ import { clipboardXml } from './domain-xml.ts'
 
 const log = createLog({ name: 'clipboard', level: 'silent' })
 
-/** A domain whose port is there for so many more looks; detaching it does what `detachDevice` does. */
+/** A domain whose port is there for this many more looks; detaching it does what `detachDevice` does. */
 function domainWith(looks: number, detachDevice = async () => undefined) {
   const did: string[] = []
   const domain = {

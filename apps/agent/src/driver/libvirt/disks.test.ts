@@ -6,7 +6,7 @@ import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { LibvirtDisks } from './disks.ts'
 
-/** The start of a qcow2 image on that file, whose name has so many bytes. */
+/** The start of a qcow2 image on that file, whose name has this many bytes. */
 function headerOf(backingFile: string, length = Buffer.byteLength(backingFile)): Buffer {
   const header = Buffer.alloc(104)
   header.writeUInt32BE(0x514649fb, 0)

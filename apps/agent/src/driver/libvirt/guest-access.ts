@@ -72,7 +72,7 @@ export class LibvirtGuests {
     return new Map(all.map(({ domain, stats }) => [domain.uuid, bytesOf(stats)]))
   }
 
-  /** Calls that are still queued end with their process, and hold up none to the next. */
+  /** Calls that are still queued end with their process, and delay none of the next one's. */
   release(desktopId: DesktopId): void {
     this.#queues.delete(desktopId)
   }

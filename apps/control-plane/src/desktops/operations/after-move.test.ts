@@ -11,7 +11,7 @@ const leadership = {
 } as unknown as Leadership
 const context = { operation: { desktopId: 'a' } } as StepContext
 
-/** Sends a command that the host refuses with this code, so many times. */
+/** Sends a command that the host refuses with this code, this many times. */
 async function ask(code: 'moving' | 'hypervisor_failed', times: number) {
   let asked = 0
   const answer = afterMove({ leadership, links: {} as Links }, context, 'host', async () => {
