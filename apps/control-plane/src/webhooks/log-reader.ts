@@ -44,12 +44,15 @@ export class LogReader {
     for (let at = Math.max(stored, from.leastWanted); at < end.seq; ) {
       const { events, position } = await this.#page({ lineage, seq: at })
       await failpoints.hit('webhooks.log.before')
-      const moved = await leadership.transaction(async (tx) => {
+      let jobs: Job[] = []
+      const queue = leadership.transaction(async (tx) => {
         if (!(await store.advance(tx, stored, position.seq))) return false
-        for (const job of await queueEvents(tx, events, lineage)) plan(job)
+        jobs = await queueEvents(tx, events, lineage)
         await failpoints.hit('webhooks.log.queued')
         return true
       })
+      // A turn sees only what is committed. After an error, that may have been done, too.
+      const moved = await queue.finally(() => jobs.forEach(plan))
       await failpoints.hit('webhooks.log.after')
       if (!moved) return
       stored = position.seq

@@ -1,5 +1,6 @@
 // Guarantee: each webhook has its turn when it is due, the longest due first, one at a time; one that may not have it holds up no
-// other, and a turn that fails comes again.
+// other, and a turn that fails comes again. A turn belongs to no request.
+import { currentSpan, type Span, withSpan } from '@dormouse/process'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Term } from '../leadership/leadership.ts'
 import { type Job, WebhookQueue } from './queue.ts'
@@ -14,11 +15,13 @@ const job = (webhookId: string, inMs: number, failing = false): Job => ({ webhoo
 function started({ concurrency = 10, mayServe = (_job: Pick<Job, 'failing'>): boolean => true } = {}) {
   const served: string[] = []
   const turns: PromiseWithResolvers<void>[] = []
+  const spans: (Span | undefined)[] = []
   const failures: unknown[] = []
   const queue = new WebhookQueue({
     concurrency,
     serve: (webhookId) => {
       served.push(webhookId)
+      spans.push(currentSpan())
       turns.push(Promise.withResolvers())
       return turns.at(-1)!.promise
     },
@@ -26,7 +29,7 @@ function started({ concurrency = 10, mayServe = (_job: Pick<Job, 'failing'>): bo
     failed: (error) => failures.push(error),
   })
   queue.start(term())
-  return { queue, served, turns, failures }
+  return { queue, served, spans, turns, failures }
 }
 
 test('turns come when they are due, the longest due first, as many at once as may', async () => {
@@ -71,6 +74,17 @@ test('one that may not have its turn waits for the end of another, and holds up 
   turns[0]!.resolve()
   await vi.advanceTimersByTimeAsync(0)
   expect(served).toEqual(['failing', 'works', 'also failing'])
+})
+
+test('a turn does not belong to the request that planned it, nor do those after it', async () => {
+  const { queue, served, spans, turns } = started()
+  withSpan({ traceparent: 'of a request', end: () => undefined }, () => queue.plan([job('now', 0), job('later', 100)]))
+  turns[0]!.resolve()
+  await vi.advanceTimersByTimeAsync(200)
+  expect([served, spans]).toEqual([
+    ['now', 'later'],
+    [undefined, undefined],
+  ])
 })
 
 test('a turn that fails comes again; with the term, the plan ends', async () => {

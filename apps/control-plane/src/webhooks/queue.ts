@@ -1,5 +1,6 @@
 // When each webhook has its next turn: the leader's plan, in its memory. The deliveries in the database are the truth, and the plan
 // is made from them again when a term begins. Knows no delivery.
+import { outsideWork } from '@dormouse/process'
 import type { Term } from '../leadership/leadership.ts'
 
 /** What the queue needs to know of a webhook. */
@@ -75,7 +76,8 @@ export class WebhookQueue {
   #serveDue(): void {
     const { concurrency, mayServe } = this.#options
     clearTimeout(this.#timer)
-    if (!this.#term) return
+    // The end of a turn looks again.
+    if (!this.#term || this.#turns.size >= concurrency) return
     const now = performance.now()
     const due: Planned[] = []
     let pauseMs = longestPauseMs
@@ -93,7 +95,7 @@ export class WebhookQueue {
 
   #serve(job: Planned, term: Term): void {
     this.#planned.delete(job.webhookId)
-    const turn = this.#options.serve(job.webhookId, term).catch((error: unknown) => {
+    const turn = outsideWork(() => this.#options.serve(job.webhookId, term)).catch((error: unknown) => {
       this.#options.failed(error)
       if (this.#term === term) this.plan([{ ...job, inMs: retryMs }], true)
     })
