@@ -8,7 +8,7 @@ export interface Context {
   terminal: Terminal
   /** The command that may fail, for explaining failures. */
   about: About
-  /** A sentence for each variable that was meant for this program and is none of its own. */
+  /** A sentence for each variable that was meant for this program but is not one of its own. */
   warnings: string[]
   /** Created when first needed: `--help` needs no service. */
   customer(): Client

@@ -108,7 +108,7 @@ function pointOf(given: AnthropicAction, field: 'coordinate' | 'start_coordinate
   return { x: Math.round(x), y: Math.round(y) }
 }
 
-/** So many numbers. */
+/** Requires this many numbers. */
 function numbersOf(given: AnthropicAction, field: 'coordinate' | 'start_coordinate' | 'region', count: number) {
   const numbers = given[field]
   const isValid = Array.isArray(numbers) && numbers.length === count && numbers.every((n) => Number.isFinite(n))

@@ -20,7 +20,7 @@ export class KeptText {
     this.#append(this.#decoder.decode(bytes, { stream: true }))
   }
 
-  /** So many bytes are missing here: more was printed than the guest keeps. */
+  /** This many bytes are missing here: more was printed than the guest keeps. */
   skip(bytes: number): void {
     this.#leftOut += bytes
   }

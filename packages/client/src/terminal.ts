@@ -35,7 +35,7 @@ interface TerminalCalls {
 
 /** Sent ahead of what was read. */
 const windowBytes = 1024 * 1024
-/** So many failures to open in a row, although other requests pass, mean that there are no WebSockets. */
+/** This many failures to open in a row, while other requests pass, mean that there are no WebSockets. */
 const openAttempts = 2
 const pause = { leastMs: 100, mostMs: 10_000 }
 /** A connection that lasts this long was a good one. */

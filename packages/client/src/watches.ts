@@ -85,7 +85,7 @@ async function* follow(
   } catch (error) {
     if (!signal?.aborted) throw error
   } finally {
-    // Whoever stores cursors may come back. Otherwise it would end by itself, ten minutes later.
+    // Otherwise the watch would end by itself, ten minutes later. A caller that stores cursors may come back, so it stays.
     if (cursor !== undefined && !onCursor)
       await end(desktopId, { ...of, cursor }, { retries: 0, timeoutMs: 5_000 }).catch(() => undefined)
   }

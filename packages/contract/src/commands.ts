@@ -154,7 +154,7 @@ export type SeenScreen = z.infer<typeof seenScreen>
 /** Why a host began nothing of a batch. The control plane has the sentences. */
 export const inputRefusal = z.object({
   why: z.enum(['character', 'outside', 'screen_changed', 'too_long', 'no_clipboard', 'busy']),
-  /** The action that is in the way. */
+  /** The action that prevents it. */
   index: z.int().min(0).max(inputActionsMax).nullable(),
   character: z.string().max(8).nullable(),
   screen: sizeOf.nullable(),
@@ -196,7 +196,7 @@ export const commands = {
     result: z.object({ memoryBytes: z.int().min(0) }),
   },
   /**
-   * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved anew; if that
+   * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved again; if that
    * is impossible, it is stopped, and the result shows it. Returns the state that is then true.
    */
   'desktop.ensureAsleep': {

@@ -1,4 +1,4 @@
-// Environment variables that were meant as settings and are none: a misspelt one would be ignored in silence. Pure.
+// Environment variables that were meant as settings but are not: a misspelt one would be ignored silently. Pure.
 import { nearest, suggestion } from './nearest.ts'
 
 /**

@@ -129,7 +129,7 @@ test('a timeout rejects the call and aborts its handler', async () => {
   const { signal } = await held.begun
   await call
   if (!signal.aborted) await once(signal, 'abort')
-  // Its late answer is nobody's.
+  // Its late answer has no caller.
   held.release('late')
   expect(await link.left.call('echo', 1)).toBe(1)
 })

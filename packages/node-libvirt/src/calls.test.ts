@@ -1,4 +1,4 @@
-/** Lanes, turns and deadlines: no kind of call holds up another, and what was not sent is known not to have run. */
+/** Lanes, turns and deadlines: no kind of call delays another, and what was not sent is known not to have run. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Calls, type CallsOptions } from './calls.ts'
 import { Domains } from './domains.ts'

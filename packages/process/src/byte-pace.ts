@@ -1,7 +1,7 @@
 // How many bytes may pass in a second, over all streams that share it. Exact on average; it stops nothing that flows, since
 // back-pressure reaches the sender.
 
-/** A stream may run ahead by so much, so that timers of a millisecond do not limit it. */
+/** How far a stream may run ahead, so that timers of a millisecond do not limit it. */
 const aheadMs = 20
 
 export class BytePace {

@@ -1,4 +1,4 @@
-// Guarantee: none of several things holds up another, whether its work fails or does not end.
+// Guarantee: none of several things delays another, whether its work fails or does not end.
 import { expect, test } from 'vitest'
 import { eachApart, eachDone } from './each-apart.ts'
 

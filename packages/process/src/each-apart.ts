@@ -1,4 +1,4 @@
-// Does the same work for several things. None holds up another, whatever becomes of it.
+// Does the same work for several things. None delays another, whatever becomes of it.
 
 interface Options<T> {
   atOnce: number

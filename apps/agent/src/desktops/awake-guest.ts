@@ -55,6 +55,6 @@ export function whileAwake(deps: AwakeDeps, target: Target, given?: AbortSignal)
 
 function isAwake(journal: Journal, { desktopId, generation }: Target): boolean {
   const entry = journal.read(desktopId)
-  // A guest that runs without an identity of its own is nobody's.
+  // A guest that runs without an identity of its own belongs to no desktop.
   return Boolean(entry?.running) && entry?.generation === generation && entry.identity === 'own'
 }

@@ -31,7 +31,7 @@ export function toObservation(
   reason?: string | null,
 ): Observation | undefined {
   const { memory, disk } = seen
-  // A copy of the saved memory is none of the desktop's states: the desktop sleeps, with it or without it.
+  // A copy of the saved memory is no state of the desktop: the desktop sleeps, with it or without it.
   const warm = isWarm(seen)
   const domain = warm ? undefined : seen.domain
   const entry = journal.read(desktopId)

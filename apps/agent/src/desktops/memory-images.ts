@@ -87,7 +87,9 @@ export class MemoryImages {
     return this.#rewrite({ ...image, ...head }, { state: 'complete', bytes: head.bytes }, { synced: true })
   }
 
-  /** Where the copy of a template's memory is that a new desktop begins with. It is none of its saved memories. */
+  /**
+   * Where the copy of a template's memory is that a new desktop begins with. It does not count as one of its saved memories.
+   */
   copyPath(desktopId: DesktopId): string {
     const folder = join(this.#folder, desktopId)
     privateFolder(folder)

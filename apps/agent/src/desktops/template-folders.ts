@@ -126,7 +126,7 @@ export class TemplateFolders {
 
   /** It is no template any more before its files go. */
   async remove(key: string): Promise<void> {
-    // What an earlier removal has left must not be in the way.
+    // A new name, as an earlier removal may have left something.
     const gone = this.#path(`${key}.${newId()}${goneSuffix}`)
     await rename(this.#path(key), gone).catch(unlessMissing)
     await syncPath(this.#root)

@@ -81,7 +81,7 @@ export class WarmCopies {
     this.#copies.delete(desktopId)
   }
 
-  /** To be called every few seconds: ends what is too old, too much, or in the way. */
+  /** To be called every few seconds: ends the copies that are too old or too many, or whose memory is needed. */
   check(): Promise<void> {
     return this.#checks.run(async () => {
       if (this.#isOutdated) await this.#find()

@@ -35,7 +35,7 @@ export class Watch {
     deps.driver.listen((event) => this.#heard(event))
   }
 
-  /** Each desktop that ran at the last check, with its generation. A guest without an identity of its own is none. */
+  /** Each desktop that ran at the last check, with its generation. A guest without an identity of its own is left out. */
   running(): { desktopId: DesktopId; generation: number }[] {
     return [...this.#running]
       .map(([desktopId, generation]) => ({ desktopId, generation }))

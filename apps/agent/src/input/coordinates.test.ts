@@ -1,4 +1,4 @@
-// Guarantee: a place of the client's picture is the same place on the screen, and one outside of it is none.
+// Guarantee: a place of the client's picture is the same place on the screen, and one outside of it is refused.
 import { expect, test } from 'vitest'
 import { throughTablet } from '../driver/simulated/screen.ts'
 import { dragBetween, onScreen, pathBetween } from './coordinates.ts'

@@ -11,7 +11,7 @@ export function onScreen({ x, y }: Point, space: Size, screen: Size): Point | un
 const scaled = (at: number, space: number, screen: number): number =>
   space === screen ? at : Math.min(screen - 1, Math.floor(((at + 0.5) * screen) / space))
 
-/** A hand needs some movement between two places: this many pixels a step, and no more steps than that. */
+/** A drag moves step by step, as a hand does: this many pixels a step, and at most this many steps. */
 const stepPixels = 40
 const mostSteps = 12
 

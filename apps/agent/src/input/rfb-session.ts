@@ -21,7 +21,7 @@ interface Events {
 }
 
 const pixelBytes = 4
-/** So much of a rectangle is kept beside the picture. */
+/** How much of a rectangle is kept in addition to the picture. */
 const bandBytes = 1024 * 1024
 const maxCutBytes = 1024 * 1024
 const maxNameBytes = 64 * 1024

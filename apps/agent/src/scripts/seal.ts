@@ -1,5 +1,5 @@
-// The shell script that makes a guest nobody's, before its memory becomes a template, and what it prints: pure text. Each copy
-// gets from its host what this removes.
+// The shell script that removes a guest's identity, before its memory becomes a template, and what it prints: pure text. Each
+// copy gets from its host what this removes.
 import { z } from 'zod'
 
 /** How long it may take. An emulated desktop takes its time to settle. */

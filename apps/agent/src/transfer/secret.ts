@@ -17,7 +17,7 @@ export interface MoveAddress {
 
 export const identityOf = (moveId: string, name: string): string => `${moveId}/${name}`
 
-/** The move and the stream of an identity; undefined if it is none of ours. */
+/** The move and the stream of an identity; undefined if it is not one of ours. */
 export function readIdentity(identity: string): { moveId: string; name: string } | undefined {
   const [moveId, name, ...rest] = identity.split('/')
   return moveId && name && streamName.test(name) && rest.length === 0 ? { moveId, name } : undefined

@@ -9,7 +9,7 @@ const waitMs = 10_000
 /** The client connects again, with a credential that is verified again. */
 const longestMs = 300_000
 
-/** Ends with `event: end` and a reason: `reconnect`, or the code of what is in the way, such as `not_awake`. */
+/** Ends with `event: end` and a reason: `reconnect`, or the code of what prevents it, such as `not_awake`. */
 export async function* watchEvents(
   watches: Watches,
   asking: Asking,

@@ -1,6 +1,6 @@
 // Counts wakes that fail by the fault of their host. In memory: a new leader counts from zero.
 
-/** So many desktops in a row, without one that wakes in between. */
+/** The number of desktops in a row, without one that wakes in between. */
 const mostInARow = 3
 
 export class FailingHosts {

@@ -7,7 +7,10 @@ interface Range {
   quality: number
 }
 
-/** Undefined if the client takes neither. Whoever takes both alike gets a stream if it names streams: that outlasts long calls. */
+/**
+ * Undefined if the client takes neither. A client that takes both alike gets a stream if it names streams: a stream outlasts
+ * long calls.
+ */
 export function formFor(accept: string | undefined): Form | undefined {
   const ranges = (accept?.trim() ? accept : '*/*').split(',').map(rangeOf)
   const [json, stream] = [qualityOf(ranges, 'application/json'), qualityOf(ranges, 'text/event-stream')]

@@ -11,7 +11,7 @@ interface ScriptedEnd {
   signal?: number | null
   reason?: string | null
   state?: 'exited' | 'lost'
-  /** So many bytes of stdout were dropped before what is printed. */
+  /** This many bytes of stdout were dropped before what is printed. */
   dropped?: number
 }
 

@@ -110,7 +110,10 @@ export const createDesktop = tool({
   },
 })
 
-/** What could not be woken is of no use, and whoever made it may not be granted to destroy. Not cut by an agent that has left. */
+/**
+ * A desktop that could not be woken is of no use, and its creator may lack the grant to destroy it. An agent that has left does
+ * not abort this.
+ */
 async function removed(id: string, client: Client): Promise<string> {
   try {
     await client.settle('destroy', id)

@@ -88,7 +88,7 @@ export const readOutput = tool({
 })
 
 const signals = { interrupt: 2, terminate: 15, kill: 9 }
-/** So long the answer waits for the end. */
+/** How long the answer waits for the end. */
 const endWaitSecs = 5
 
 export const endCommand = tool({

@@ -38,7 +38,7 @@ export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installati
 /** The beginning of the names of all the installation's domains. */
 export const namePrefix = (installationId: string): string => `dormouse-${installationId.slice(-12)}-`
 
-/** The beginning of the names of the guests of its templates, which are nobody's. */
+/** The beginning of the names of its templates' guests, which belong to no desktop. */
 export const templatePrefix = (installationId: string): string => `${namePrefix(installationId)}template-`
 
 /** The same domain under another name, and without the mark of a desktop. */

@@ -9,7 +9,7 @@ export const lengthAt = wholeMagic.length + 4
 export const cookieAt = wholeMagic.length + 16
 export const maxTextBytes = 1024 * 1024
 
-/** Names the domain in the file anew. The rest of the XML stays: a restore replaces what of it is the host's. */
+/** Renames the domain in the file. The rest of the XML stays: a restore replaces what of it is the host's. */
 export async function rename(path: string, { name, uuid }: { name: string; uuid: string }): Promise<void> {
   const file = await open(path, 'r+')
   try {
