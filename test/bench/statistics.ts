@@ -14,7 +14,7 @@ export function percentile(all: readonly number[], part: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0
 }
 
-/** The mean of the two in the middle where their number is even. */
+/** The mean of the two in the middle if their number is even. */
 export function median(all: readonly number[]): number {
   const sorted = all.toSorted((a, b) => a - b)
   const middle = (sorted.length - 1) / 2

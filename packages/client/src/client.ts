@@ -151,7 +151,7 @@ export function createClient(options: ClientOptions) {
     getOpenapi: async (call: CallOptions = {}) =>
       http.json<Record<string, unknown>>({ ...call, method: 'GET', path: '/v1/openapi.json' }),
 
-    /** Desktops, newest first: all of them, or a page where `limit` is given. */
+    /** Desktops, newest first: all of them, or a page if `limit` is given. */
     listDesktops: async (query: DesktopQuery = {}, call: CallOptions = {}): Promise<DesktopPage> =>
       http.run({ ...call, method: 'GET', path: '/v1/desktops', query: { ...query } }, async (response) => ({
         desktops: (await readJson<{ desktops: DesktopJson[] }>(response)).desktops,
@@ -339,7 +339,7 @@ export function createClient(options: ClientOptions) {
         ...sendJson(body, { 'idempotency-key': idempotencyKey }),
       }),
 
-    /** The text that was copied last; refused with `clipboard_unavailable` where the guest shares no clipboard. */
+    /** The text that was copied last; refused with `clipboard_unavailable` if the guest shares no clipboard. */
     readClipboard: async (id: string, call: CallOptions = {}) =>
       http.json<ClipboardJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/clipboard` }),
 

@@ -34,8 +34,8 @@ const pause = { leastMs: 100, mostMs: 10_000 }
 
 /**
  * Yields events until the signal is aborted or the caller leaves the loop. Reconnects after every failure that may pass. Throws
- * the others: 401 when the credential is withdrawn, and `cursor_gone` where the log no longer reaches back to the cursor, with
- * the oldest one in its problem.
+ * the others: 401 when the credential is withdrawn, and `cursor_gone` if the log no longer reaches back to the cursor, with the
+ * oldest one in its problem.
  */
 export async function* followEvents<E extends EventJson | AdminEventJson>(
   http: Http,

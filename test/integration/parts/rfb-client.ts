@@ -52,7 +52,7 @@ export class RfbClient {
     return new RfbClient(url, options)
   }
 
-  /** Opens the socket and introduces itself, up to where frames can be asked for. */
+  /** Opens the socket and completes the handshake, until frames can be requested. */
   static async connect(url: string, options: RfbOptions = {}): Promise<RfbClient> {
     const client = new RfbClient(url, options)
     await client.#greet()

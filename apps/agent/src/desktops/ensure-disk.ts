@@ -18,7 +18,7 @@ export interface DiskDeps {
 
 type DiskRequest = Pick<CommandPayload<'desktop.ensureDisk'>, 'spec' | 'disk' | 'image'>
 
-/** Makes the disk unless it exists; returns whether it was made in this turn. `disk_missing` where it is required. */
+/** Makes the disk unless it exists; returns whether it was made in this turn. `disk_missing` if it is required. */
 export async function ensureDisk(
   deps: DiskDeps,
   turn: Turn,

@@ -55,7 +55,7 @@ export const entrySchema = stored.transform(
 export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
 
 export type Pair = Pick<Entry, 'generation' | 'turn'>
-/** Negative where `a` is older than `b`. */
+/** Negative if `a` is older than `b`. */
 export const comparePairs = (a: Pair, b: Pair): number => a.generation - b.generation || a.turn - b.turn
 
 export const newEntry = (desktopId: DesktopId): Entry => ({

@@ -14,8 +14,8 @@ export interface OpenedFile {
 
 export interface ImageSource {
   /**
-   * Opens one file. Refuses with `image_not_fetched` where another try is useless; any other error may pass. `signal` closes
-   * what was opened.
+   * Opens one file. Refuses with `image_not_fetched` if another try is useless; any other error may pass. `signal` closes what
+   * was opened.
    */
   open(file: string, from: number, signal: AbortSignal): Promise<OpenedFile>
 }

@@ -51,7 +51,7 @@ const octal = (bytes: string | null): string =>
     ? ''
     : [...Buffer.from(bytes, 'base64url')].map((byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('')
 
-/** The page that the script has printed. Throws `guest_unavailable` where it printed something else. */
+/** The page that the script has printed. Throws `guest_unavailable` if it printed something else. */
 export function parsePage(printed: Buffer, { path, depth, limit }: EntriesRequest, nonce: string): ListEntriesResult {
   const all = recordsIn(printed, nonce)
   const entries: GuestEntry[] = []

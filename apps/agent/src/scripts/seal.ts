@@ -19,9 +19,9 @@ export type SealedGuest = z.infer<typeof sealedGuest>
 const interpreters = 'python*|node|nodejs|deno|bun|ruby*|perl*|php*|java'
 
 /**
- * Waits until the guest has done what it does at its first boot, and uses no processor. Reads what every desktop runs first, so that
- * its pages are in the memory. An SSH server of the image's own has read its host key: it is ended where init starts it again,
- * and waits for a key then; under systemd there can be no template.
+ * Waits until the guest has done what it does at its first boot, and uses no processor. Reads what every desktop runs first, so
+ * that its pages are in the memory. An SSH server of the image's own has read its host key: it is ended if init starts it
+ * again, and waits for a key then; under systemd there can be no template.
  */
 export const sealScript = `# seal a template
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -132,8 +132,9 @@ export class Hosts {
   }
 
   /**
-   * Chooses the host that holds the desktop's disk, or the best or the named host if it has no disk yet, and runs the transaction that
-   * reserves capacity there. Runs it again with another choice where other placements have taken the capacity meanwhile.
+   * Chooses the host that holds the desktop's disk, or the best or the named host if it has no disk yet, and runs the
+   * transaction that reserves capacity there. Runs it again with another choice if other placements have taken the capacity
+   * meanwhile.
    */
   async place<T>(
     boundTo: string | null,

@@ -192,7 +192,7 @@ export async function heardLately(db: Db, hostId: string | null): Promise<boolea
 
 export interface PlacementRequest extends Pick<DesktopSpec, 'vcpus' | 'memoryMiB' | 'diskGiB'> {
   desktopId: string
-  /** As the caller gave it, or `name@version` where that is registered. */
+  /** As the caller gave it, or `name@version` if that is registered. */
   image: string
   /** Hosts that it does not go to. */
   not?: readonly string[]

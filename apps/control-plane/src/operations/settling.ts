@@ -56,8 +56,8 @@ async function succeedAtOnce(
 }
 
 /**
- * Settles behind the locks of what the operation acts on and of the operation itself. `live` rejects with `Abandoned` where it
- * has settled meanwhile. `write` may send statements behind the locks before it resolves.
+ * Settles behind the locks of what the operation acts on and of the operation itself. `live` rejects with `Abandoned` if it has
+ * settled meanwhile. `write` may send statements behind the locks before it resolves.
  */
 export function settleLocked(
   leadership: Leadership,

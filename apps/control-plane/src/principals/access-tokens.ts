@@ -34,7 +34,7 @@ export class AccessTokens {
     this.#options = options
   }
 
-  /** The token's caller. Refuses with `unauthenticated`, or `idp_unreachable` where the issuer's keys are unavailable. */
+  /** The token's caller. Refuses with `unauthenticated`, or `idp_unreachable` if the issuer's keys are unavailable. */
   async verify(token: string): Promise<Caller> {
     const { issuer, audience, keys } = this.#options
     if (!isWorthAKey(token, issuer)) return refuse('unauthenticated')

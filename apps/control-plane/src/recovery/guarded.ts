@@ -3,7 +3,7 @@ import { isOvertaken, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { isDatabaseUnavailable } from '../db/pool.ts'
 
-/** Runs the work and logs its error: as `info` where leader, link or database were lost, otherwise as `error`. Never rejects. */
+/** Runs the work and logs its error: as `info` if leader, link or database were lost, otherwise as `error`. Never rejects. */
 export async function guarded(log: Log, work: () => Promise<unknown>): Promise<void> {
   try {
     await work()
