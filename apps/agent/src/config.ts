@@ -156,7 +156,7 @@ export const configSchema = z.object({
   ),
   warmPercent: setting(
     'DORMOUSE_AGENT_WARM_PERCENT',
-    'percent of the host’s memory, or of DORMOUSE_AGENT_MEMORY_MIB if that is set, for warm copies of sleeping desktops, which wake faster; copies are ended where the memory is needed; 0 keeps none',
+    'percent of the host’s memory, or of DORMOUSE_AGENT_MEMORY_MIB if that is set, for warm copies of sleeping desktops, which wake faster; copies are ended if the memory is needed; 0 keeps none',
     z.coerce.number().int().min(0).max(100).default(25),
   ),
   warmSecs: setting(

@@ -216,7 +216,7 @@ interface ServedRequest {
 
 /** Without a request for so long it ends. */
 const idleMs = 30_000
-/** Of one that could not be started. */
+/** The pause before a server that could not be started is tried again. */
 const retryMs = 10_000
 /** Answered by any supervisor that serves: there is no such exec. */
 const probe = { args: ['get', '-'], timeoutSecs: 20 }
@@ -245,7 +245,7 @@ export class ServedExecs {
   }
 }
 
-/** One that waits in a guest. */
+/** A supervisor that waits for requests in a guest. */
 class Server {
   readonly generation: number
   readonly #answers = new ServedAnswers()

@@ -6,7 +6,7 @@ import { RestoredGuest } from './ready.ts'
 const id = newId()
 
 interface Given {
-  /** Of the processor's time that it wants, per second. */
+  /** The share of a processor's time that it wants. */
   share?: number | undefined
   frozen?: boolean
   wake?: () => Promise<void>

@@ -24,7 +24,7 @@ interface ResumedDeps extends ReadyDeps, RestoredDeps {
   log: Log
 }
 
-/** Of the time waited so far: the guest answers at most so much earlier than it is noticed. */
+/** The pause between two tries, as a share of the time waited so far. */
 const pauseShare = 0.05
 const shortestPauseMs = 5
 const longestPauseMs = 100

@@ -24,7 +24,7 @@ const tooMany = (secs: number) =>
   )
 
 /**
- * What the step returns; `guest_deadline` after the timeout, and the signal's reason where that aborts. The result of a
+ * What the step returns; `guest_deadline` after the timeout, and the signal's reason if that aborts. The result of a
  * step that ends later goes to `discard`.
  */
 export async function fileStep<T>(

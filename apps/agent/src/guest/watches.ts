@@ -16,7 +16,7 @@ type Target = Pick<CommandPayload<'watch.remove'>, 'desktopId' | 'generation' | 
 
 interface Printed {
   bytes: Buffer
-  /** Of the first of them. */
+  /** The offset of the first byte. */
   from: number
   isRunning: boolean
 }

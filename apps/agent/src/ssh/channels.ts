@@ -42,7 +42,7 @@ export interface Unread {
   heldBytes: number
 }
 
-/** Of each open channel. */
+/** The unread bytes of each open channel. */
 export function unreadOf(client: Client): Unread[] {
   const channels = Object.values(internals(client)._channels).filter((one) => typeof one === 'object')
   return (channels as ClientChannel[]).map((channel) => {

@@ -8,7 +8,7 @@ import { sshLimits } from '../scripts/limits.ts'
 import { shakeHands } from './handshake.ts'
 
 /**
- * QEMU stalls a port for good where a guest that was saved or moved had sent more than its host had read. Closing the port
+ * QEMU stalls a port for good if a guest that was saved or moved had sent more than its host had read. Closing the port
  * ends that: a port that sends nothing is closed and opened again. If nothing in the guest serves it, `onSilence` may change that.
  * A guest that is up sends something at once, were it only that it did not understand; a busy one gets more time with each attempt.
  */

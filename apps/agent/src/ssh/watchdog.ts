@@ -23,7 +23,7 @@ export interface LifeSigns {
   isResting: () => boolean
 }
 
-/** Calls `close` where the guest greets again, or is silent and idle, until the socket closes. */
+/** Calls `close` if the guest greets again, or is silent and idle, until the socket closes. */
 export function watchConnection(
   socket: Socket,
   { activity, agentAnswers, nudge, isResting }: LifeSigns,

@@ -188,7 +188,7 @@ export interface Waiting {
   oldestSecs: number
 }
 
-/** Of enabled webhooks. */
+/** The deliveries of enabled webhooks that wait. */
 export async function waiting(db: Db): Promise<Waiting> {
   const { rows } = await db.query<Waiting>(
     `select coalesce(sum(of_one.count), 0)::float8 as count,
@@ -222,7 +222,7 @@ export interface NextDelivery {
   failingForMs: number | null
 }
 
-/** Of an enabled webhook, which is locked until the transaction ends: nothing is queued meanwhile. */
+/** The next delivery of an enabled webhook, which is locked until the transaction ends: nothing is queued meanwhile. */
 export async function lockNext(db: Db, webhookId: string): Promise<NextDelivery | undefined> {
   const locked = await db.query<Omit<NextDelivery, 'inMs'>>({
     name: 'deliveries-lock-next',

@@ -71,7 +71,7 @@ export async function lock(db: Db, orgId: string, id: string): Promise<WebhookRo
   return rows[0]
 }
 
-/** Of any organisation; undefined if it is disabled or deleted. */
+/** A webhook of any organisation; undefined if it is disabled or deleted. */
 export async function findEnabled(db: Db, id: string): Promise<WebhookRow | undefined> {
   const { rows } = await db.query<WebhookRow>({
     name: 'webhooks-enabled',

@@ -5,12 +5,12 @@ import type { Mark } from '../mark.ts'
 import type { SimulatedFaults } from './faults.ts'
 import type { JsonFolder, SimulatedDomain } from './store.ts'
 
-/** Of every guest: each is alone on its network. */
+/** Every guest has this address: each is alone on its network. */
 export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
 /** Where a guest notes the address that it has requested. */
 export const simulatedAddressFile = '/run/address'
 
-/** One that begins to boot now. */
+/** A domain that begins to boot now. */
 export function booted(mark: Mark, spec: DesktopSpec, { nic }: Pick<SimulatedDomain, 'nic'>): SimulatedDomain {
   const files: Record<string, string> = nic ? { [simulatedAddressFile]: `${simulatedAddress.ip}\n` } : {}
   const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files }

@@ -19,7 +19,7 @@ interface Kept {
   stderr: string
   title: string
   argv: string[]
-  /** Of a watch: the digests of the files that were there when it looked last. */
+  /** A watch keeps the digests of the files that were there when it looked last. */
   seen?: Record<string, string>
 }
 
