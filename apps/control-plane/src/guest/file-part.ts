@@ -10,15 +10,16 @@ export interface FilePart {
 
 const lengthBytes = 2
 
-/** Reads the head. */
+/** Reads the head, and waits for the first byte. */
 export async function filePart(pieces: AsyncGenerator<Buffer>): Promise<FilePart> {
   let received: Buffer = Buffer.alloc(0)
   for (;;) {
     const end = received.length < lengthBytes ? undefined : lengthBytes + received.readUInt16BE()
     if (end !== undefined && received.length >= end) {
       const head = parsed(received.subarray(lengthBytes, end))
-      const rest = received.subarray(end)
-      const content = head.whole ? allOf(rest, pieces) : contentOf(rest, pieces, head.sent?.length ?? 0)
+      const length = head.whole ? Number.POSITIVE_INFINITY : (head.sent?.length ?? 0)
+      const first = await firstOf(received.subarray(end), pieces, length)
+      const content = head.whole ? allOf(first, pieces) : contentOf(first, pieces, length)
       return { head, bytes: Readable.from(content, { objectMode: false }) }
     }
     if (end !== undefined && end > lengthBytes + rangeHeadMaxBytes) throw invalid()
@@ -26,6 +27,12 @@ export async function filePart(pieces: AsyncGenerator<Buffer>): Promise<FilePart
     if (done) throw invalid()
     received = Buffer.concat([received, value])
   }
+}
+
+/** What fails before the first byte is a refusal, and no response has begun. */
+async function firstOf(received: Buffer, pieces: AsyncGenerator<Buffer>, length: number): Promise<Buffer> {
+  if (received.length > 0 || length === 0) return received
+  return (await pieces.next()).value ?? received
 }
 
 function parsed(json: Buffer): RangeHead {
