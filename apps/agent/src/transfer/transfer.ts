@@ -134,7 +134,7 @@ export class MoveTransfer {
       heardAt = performance.now()
     })
     const timer = setInterval(() => {
-      // One that waits in the buffer is enough.
+      // A beat that waits in the buffer is enough.
       if (stream.writableLength === 0) stream.write('.')
       if (performance.now() - heardAt > this.#times.silentMs) this.end(new Error('the other host is silent'))
     }, this.#times.beatMs)
