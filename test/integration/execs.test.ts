@@ -114,7 +114,7 @@ test('what cannot be is refused before anything starts', async () => {
   expect(await start({ command: 'true', timeout_secs: 0 })).toEqual([400, 'invalid_request', 'timeout_secs'])
   expect(await start({ command: 'true', stdin: 'x'.repeat(262_145) })).toEqual([400, 'invalid_request', 'stdin'])
   for (const [body, detail] of [
-    [{ command: ['no-such'] }, 'the guest has no program "no-such", or lacks its interpreter'],
+    [{ command: ['no-such'] }, 'the guest has no program "no-such"; check its name'],
     [{ command: 'true', cwd: '/no/such' }, 'the guest has no folder "/no/such" to run the command in'],
   ] as const) {
     const answer = await stack.api('POST', execs, { body })

@@ -9,11 +9,11 @@ import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { QemuProcesses } from '@dormouse/agent/driver/libvirt/qemu-processes.ts'
 import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
 import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
-import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { openPort } from '@dormouse/agent/ssh/open-port.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { runOver } from '@dormouse/agent/testing/ssh-server.ts'
 import { newId } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
@@ -86,8 +86,8 @@ async function closeAbruptly(id: string): Promise<number[]> {
   const bytes = randomBytes(256 * 1024)
   const hash = createHash('sha256').update(bytes).digest('hex')
   const under: (() => Promise<unknown>)[] = [
-    () => execOverSsh(connection, wish(id, 'yes')),
-    () => execOverSsh(connection, wish(id, 'cat >/dev/null; sleep 5')),
+    () => runOver(connection, wish(id, 'yes')),
+    () => runOver(connection, wish(id, 'cat >/dev/null; sleep 5')),
     async () => {
       const upload = await uploadOverSsh(connection, '/srv/cut', null)
       for (;;) await upload.write(bytes)
@@ -118,11 +118,11 @@ async function closeAbruptly(id: string): Promise<number[]> {
     )
     cameBackMs.push(performance.now() - started)
     if (cameBackMs.length % 25 === 0) console.info(`${id}: ${cameBackMs.length} of ${closes} closes`)
-    const result = await execOverSsh(connection, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
+    const result = await runOver(connection, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
     expect(result.stdout.slice(0, 64)).toBe(hash)
   }
   // What was cut off sweeps up after itself, in its own time.
-  const left = async () => (await execOverSsh(connection, wish(id, 'ls -A /srv'))).stdout.trim()
+  const left = async () => (await runOver(connection, wish(id, 'ls -A /srv'))).stdout.trim()
   if (long) await waitFor(async () => (await left()) === 'whole', 240_000)
   connection.close()
   return cameBackMs
@@ -133,16 +133,16 @@ test('a guest that lost the host’s key, or changed its own, is reached again t
   await bench.crash()
   const connection = connectionTo(id)
   await connection.connect()
-  await execOverSsh(connection, wish(id, 'rm -f /etc/dormouse/authorized_keys'))
+  await runOver(connection, wish(id, 'rm -f /etc/dormouse/authorized_keys'))
   connection.close()
   await connection.connect()
-  await execOverSsh(
+  await runOver(
     connection,
     wish(id, 'cd /etc/ssh; rm -f ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N "" -f ssh_host_ed25519_key'),
   )
   connection.close()
   await connection.connect()
-  const own = (await execOverSsh(connection, wish(id, 'cat /etc/ssh/ssh_host_ed25519_key.pub'))).stdout
+  const own = (await runOver(connection, wish(id, 'cat /etc/ssh/ssh_host_ed25519_key.pub'))).stdout
   const known = (await new SshKeys(join(bench.folder, 'guest-keys')).read(id))?.hostKey
   expect(own.split(' ')[1]).toBe(known)
   connection.close()
@@ -155,16 +155,16 @@ test('a guest whose root has a shell that greets runs commands and moves files l
   await connection.connect()
   const greeter = `#!/bin/sh\necho Welcome\necho '3 updates' >&2\nexec /bin/sh "$@"\n`
   const script = `printf %s '${greeter.replaceAll("'", `'\\''`)}' >/bin/greeter; chmod 755 /bin/greeter`
-  await execOverSsh(connection, wish(id, `${script}; sed -i '/^root:/s#[^:]*$#/bin/greeter#' /etc/passwd`))
+  await runOver(connection, wish(id, `${script}; sed -i '/^root:/s#[^:]*$#/bin/greeter#' /etc/passwd`))
   connection.close()
   await connection.connect()
-  expect(await execOverSsh(connection, wish(id, 'echo out; echo err >&2'))).toMatchObject({
+  expect(await runOver(connection, wish(id, 'echo out; echo err >&2'))).toMatchObject({
     stdout: 'out\n',
     stderr: 'err\n',
   })
-  const late = execOverSsh(connection, { ...wish(id, 'exec sleep 77'), timeoutSecs: 1 })
+  const late = runOver(connection, { ...wish(id, 'exec sleep 77'), timeoutSecs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'guest_deadline' })
-  expect((await execOverSsh(connection, wish(id, "ps | grep -c '[s]leep 77' || :"))).stdout).toBe('0\n')
+  expect((await runOver(connection, wish(id, "ps | grep -c '[s]leep 77' || :"))).stdout).toBe('0\n')
   const upload = await uploadOverSsh(connection, '/srv/greeted', null)
   await upload.write(Buffer.from('bytes'))
   await upload.commit()
@@ -205,7 +205,7 @@ test('ten streams that pause hold up no command, and each gets every byte', { ti
     },
     300_000,
   )
-  const running = await execOverSsh(connection, wish(id, `ps -o args | grep -c '[h]ead -c ${bytes}'`))
+  const running = await runOver(connection, wish(id, `ps -o args | grep -c '[h]ead -c ${bytes}'`))
   expect(running.stdout).toBe('10\n')
   for (const channel of channels) channel.resume()
   expect(await Promise.all(ends)).toEqual(Array(10).fill({ got: bytes, code: 0 }))

@@ -10,11 +10,11 @@ import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { QemuGuestAgent } from '@dormouse/agent/guest-agent/agent.ts'
 import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
-import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { openPort } from '@dormouse/agent/ssh/open-port.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { runOver } from '@dormouse/agent/testing/ssh-server.ts'
 import { newId } from '@dormouse/contract'
 import { type Domain, LibvirtHost, migrateFlag, xmlFlag } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
@@ -98,14 +98,14 @@ test('a call in progress ends at once when its desktop moves, and the next one w
     }
   }
   // What was cut off sweeps up after itself, in its own time.
-  const left = async () => (await execOverSsh(home.connection, wish(id, 'ls -A /srv'))).stdout
+  const left = async () => (await runOver(home.connection, wish(id, 'ls -A /srv'))).stdout
   await waitFor(async () => (await left()) === 'kept\nwhole\n', 240_000)
   home.connection.close()
   await domainOn(sides[0], id).destroy()
 })
 
 const bootIdOver = async (connection: SshConnection, id: string) =>
-  (await execOverSsh(connection, wish(id, 'cat /proc/sys/kernel/random/boot_id'))).stdout
+  (await runOver(connection, wish(id, 'cat /proc/sys/kernel/random/boot_id'))).stdout
 
 async function put(connection: SshConnection, path: string, pieces: number): Promise<void> {
   const upload = await uploadOverSsh(connection, path, null)
@@ -129,7 +129,7 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
     10_000,
   )
   await to.connection.connect()
-  const { stdout } = await execOverSsh(to.connection, wish(id, 'wc -c </srv/kept; wc -c </srv/whole'))
+  const { stdout } = await runOver(to.connection, wish(id, 'wc -c </srv/kept; wc -c </srv/whole'))
   const reachedMs = performance.now() - moved
   expect(stdout.trim().split(/\s+/).map(Number)).toEqual([wholeBytes, 8 * piece.length])
   await put(to.connection, '/srv/kept', 2)
@@ -145,8 +145,8 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
 /** A command without an end, one that reads forever, a file on its way in and one on its way out. */
 function underWay(connection: SshConnection, id: string): Promise<unknown>[] {
   return [
-    execOverSsh(connection, wish(id, 'yes')),
-    execOverSsh(connection, wish(id, 'cat >/dev/null; sleep 60')),
+    runOver(connection, wish(id, 'yes')),
+    runOver(connection, wish(id, 'cat >/dev/null; sleep 60')),
     uploadOverSsh(connection, '/srv/kept', null).then(async (upload) => {
       for (;;) await upload.write(piece)
     }),

@@ -131,7 +131,7 @@ export async function makeParts({
     withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
     execs,
-    watches: new GuestWatches(execs),
+    watches: new GuestWatches(),
     execActivity: new ExecActivity({ ...deps, watch, execs }),
     appends: new Appends(),
     pictures: new PictureEncoder(),

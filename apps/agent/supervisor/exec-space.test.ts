@@ -41,7 +41,7 @@ afterAll(() => {
 })
 
 const run = (operation: string, ...args: (string | number)[]) =>
-  answerOf(execFileSync(program, [kept, operation, ...args.map(String)], { input: '', encoding: 'utf8' }))
+  answerOf(execFileSync(program, [kept, operation, ...args.map(String)], { input: '' }))
 const list = (...which: string[]) =>
   run('list', ...which)
     .slice(0, -1)
@@ -50,7 +50,7 @@ const get = (id: string): ExecReport => parseStatus(run('get', id)[0]!)
 
 function start(command: string): string {
   const id = newId()
-  run('start', id, 0, 0, 0, 0, 'sh', '-c', command)
+  run('start', id, 0, 0, 0, 0, '', 0, 0, 'sh', '-c', command)
   return id
 }
 

@@ -1,6 +1,6 @@
 // The program that the agent brings into a guest: it starts commands that last, and reads and controls them. Each is supervised
 // by a process of its own, so it outlives the connection, the agent, and hibernation. It also serves the virtio ports to the
-// host. Usage: main FOLDER OPERATION ... or main port ssh|wake [DEVICE]
+// host. Usage: main FOLDER OPERATION ..., or main serve PLACE MEMORY, or main port ssh|wake [DEVICE]
 #include "sys.h"
 #include "record.h"
 #include "index.h"
@@ -11,8 +11,12 @@
 #include "wake.h"
 #include "ports.h"
 
-static u8 bytes[768 * KiB];
+static u8 bytes[MOST_INPUT_BYTES];
 enum { MOST_READ = 720 * KiB };
+
+/** The folder in which commands begin, and the variables that they get. */
+static int home;
+static char **variables;
 
 static int write_new(const char *path) {
   return (int)sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
@@ -39,14 +43,20 @@ static int prepare(struct record *r, u32 flags, u64 timeout_secs, char **argv) {
   h->flags = flags;
   h->timeout_secs = timeout_secs;
   title_of(h, argv);
+  u64 given = flags & INPUT_GIVEN ? read_given(bytes, sizeof bytes) : 0;
   for (int i = 0; i < 3; i++) {
-    u64 size = i == IN ? (flags & HAS_INPUT ? INPUT_BYTES : 0) : i == ERR && flags & TTY ? 0 : FIRST_BYTES;
+    u64 size = i == IN ? (flags & HAS_INPUT ? given > INPUT_BYTES ? given : INPUT_BYTES : 0) : i == ERR && flags & TTY ? 0 : FIRST_BYTES;
     r->data[i] = write_new(path_in(r->folder, files[i]));
     if (r->data[i] < 0 || (size && !reserve(r->data[i], size))) return 0;
     h->streams[i].capacity = size ? size : 1;
     h->streams[i].read_at = (u32)seconds(1);
   }
   if (!(flags & HAS_INPUT)) h->streams[IN].flags = INPUT_CLOSED;
+  if (flags & INPUT_GIVEN) {
+    if (around(r->data[IN], &h->streams[IN], 0, bytes, given, 1) < given) return 0;
+    h->streams[IN].end = given;
+    h->streams[IN].flags = INPUT_ENDS;
+  }
   return sys_mkfifo(path_in(r->folder, "bell")) >= 0;
 }
 
@@ -97,6 +107,8 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
   i64 supervisor = sys_fork();
   if (supervisor < 0) fail("processes");
   if (supervisor == 0) {
+    // It gives no answer.
+    tag = 0;
     sys_setsid();
     leave_cgroup();
     u64 all = ~0ul;
@@ -123,53 +135,133 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
     give_input(j);
     supervise(j);
   }
+  // This process may wait for the command's end, so it holds none of its ends.
+  for (int i = 0; i < 3; i++) {
+    close_one(&ends[i]);
+    if (i == IN || !(flags & TTY)) close_one(&j->from[i]);
+  }
+  close_one(&j->to);
+  if (terminal >= 0) sys_close(terminal);
   sys_close(report[1]);
   int error = 0;
   while (sys_read(report[0], &error, sizeof error) == -EINTR);
   return error;
 }
 
-/** start ID FLAGS TIMEOUT COLUMNS ROWS COMMAND ...: once. An id that is there already is only shown. */
-static void start(int folder, char **args, char **envp) {
-  struct record earlier;
-  if (open_record(&earlier, args[0])) {
-    say_status(&earlier);
-    return;
+/** What the command gets: the given variables in place of those of their names. */
+static char **with_variables(char **given, u64 n) {
+  static char *all[MOST_WORDS + MOST_INHERITED + 1];
+  u64 count = 0;
+  for (char **each = variables; *each && count < MOST_INHERITED; each++) {
+    u64 at = 0;
+    while (at < n && !same_name(*each, given[at])) at++;
+    if (at == n) all[count++] = *each;
   }
-  if (length(args[0]) != 36) fail("id");
-  struct record *r = &job.r;
+  for (u64 i = 0; i < n; i++) all[count++] = given[i];
+  return all;
+}
+/** The command's folder. A relative one begins in the home folder. */
+static int folder_of(const char *path) {
+  struct stat s;
+  if (!*path) return home;
+  int folder = (int)sys_openat(home, path, O_PATH, 0);
+  if (folder < 0) fail("folder");
+  if (sys_fstat(folder, &s) < 0 || (s.mode & 0170000) != 0040000) fail("file");
+  return folder;
+}
+/** Why the command did not start. */
+static const char *reason_of(int error) {
+  if (error == -E2BIG) return "size";
+  if (error == -EACCES) return "permission";
+  if (error == -ENOENT || error == -ENOTDIR) return "program";
+  return error == -ELIBACC ? "absent" : "start";
+}
+
+/** Its status; if it has ended, then for each stream `data 0 COUNT`, and the bytes of both. Waits at most this long for the end. */
+static void say_end(struct record *r, u64 wait_ms) {
+  u64 until = milliseconds() + wait_ms, n[3] = {0, 0, 0};
+  // Its input changes rarely, and at the end.
+  struct stream *s = &r->head->streams[IN];
+  for (;;) {
+    u32 seen = s->changes;
+    __sync_synchronize();
+    u64 now = milliseconds();
+    // A supervisor that dies wakes no reader.
+    if (now >= until || state_of(r) != RUNNING) break;
+    await_change(s, seen, until - now < 1000 ? until - now : 1000);
+  }
+  say_status(r);
+  if (state_of(r) == RUNNING) return;
+  for (int i = OUT; i <= ERR; i++) {
+    s = &r->head->streams[i];
+    n[i] = s->end < kept_of(s) ? s->end : kept_of(s);
+    say("data 0");
+    say_field(n[i]);
+    say("\n");
+  }
+  for (int i = OUT; i <= ERR; i++) {
+    int fd = (int)sys_open(path_in(r->folder, files[i]), O_RDONLY, 0);
+    for (u64 at = 0, part; at < n[i]; at += part) {
+      part = n[i] - at < sizeof bytes ? n[i] - at : sizeof bytes;
+      // What cannot be read is not left out: the answer has the length that it began with.
+      if (around(fd, &r->head->streams[i], at, bytes, part, 0) < part) leave(1);
+      say_bytes(bytes, part);
+    }
+    sys_close(fd);
+  }
+}
+
+/** The command is started, and its name is on the disk before it has any effect. Its arguments: TIMEOUT COLUMNS ROWS FOLDER. */
+static void start_new(const char *id, u32 flags, char **args, char **argv, char **envp) {
+  struct record *r = &job.r, other;
   struct survey found;
+  int folder = folder_of(args[3]);
   r->folder[0] = '.';
-  memcpy(r->folder + 1, args[0], 37);
-  struct window size = {(u16)number(args[4]), (u16)number(args[3]), 0, 0};
+  memcpy(r->folder + 1, id, 37);
+  struct window size = {(u16)number(args[2]), (u16)number(args[1]), 0, 0};
   int lock = lock_all();
   // Under the lock no other start prepares: what has this name is left from one that was cut off.
   remove_folder(r->folder);
-  if (!make_space(2 * FIRST_BYTES + INPUT_BYTES, 1, &found) || found.running >= (number(args[1]) & IS_WATCH ? MOST_WATCHES : MOST_RUNNING)) fail("many");
-  if (sys_mkdir(r->folder, 0700) < 0 || !prepare(r, (u32)number(args[1]), number(args[2]), args + 5)) {
+  if (!make_space(2 * FIRST_BYTES + INPUT_BYTES, 1, &found) || found.running >= (flags & IS_WATCH ? MOST_WATCHES : MOST_RUNNING)) fail("many");
+  if (sys_mkdir(r->folder, 0700) < 0 || !prepare(r, flags, number(args[0]), argv)) {
     remove_folder(r->folder);
     fail("space");
   }
   // Locked before it has its name, and from then on by the supervisor alone.
   sys_flock(r->fd, LOCK_EX | LOCK_NB);
-  if (sys_rename(r->folder, args[0]) < 0) {
+  if (sys_rename(r->folder, id) < 0) {
     remove_folder(r->folder);
-    if (!open_record(&earlier, args[0])) fail("space");
-    say_status(&earlier);
+    if (!open_record(&other, id)) fail("space");
     return;
   }
-  memcpy(r->folder, args[0], 37);
-  // The name is on the disk before the command has any effect.
+  memcpy(r->folder, id, 37);
   sys_msync(r->head, 4096);
   sys_fsync(lock);
   sys_close(lock);
-  int error = launch(folder, &size, args + 5, envp);
-  if (error) {
-    remove_folder(r->folder);
-    fail(error == -E2BIG ? "size" : error == -EACCES ? "permission" : error == -ENOENT || error == -ENOTDIR ? "absent" : "start");
+  int error = launch(folder, &size, argv, envp);
+  if (!error) return;
+  remove_folder(r->folder);
+  fail(reason_of(error));
+}
+
+/**
+ * start ID FLAGS TIMEOUT COLUMNS ROWS FOLDER WAIT VARIABLES [NAME=VALUE ...] COMMAND ...: once. An id that is there already is only
+ * shown. The input is the command's, if the flags say so. The end of a short one is waited for, for WAIT ms.
+ */
+static void start(char **args, u64 n) {
+  u32 flags = (u32)number(args[1]);
+  u64 given = number(args[7]);
+  struct record earlier;
+  if (flags & IS_SHORT) most_bytes = SHORT_DESKTOP_BYTES;
+  if (given > n - 9) fail("usage");
+  if (!open_record(&earlier, args[0])) {
+    if (length(args[0]) != 36) fail("id");
+    start_new(args[0], flags, args + 2, args + 8 + given, with_variables(args + 8, given));
+    // The supervisor alone holds the lock on the head: this look is through another opening of the file.
+    if (!open_record(&earlier, args[0])) fail("unknown");
   }
-  // The supervisor alone holds the lock on the head: this look is through another opening of the file.
-  if (open_record(&earlier, args[0])) say_status(&earlier);
+  if (flags & IS_SHORT) say_end(&earlier, number(args[6]));
+  else say_status(&earlier);
 }
 
 static void ring_bell(struct record *r, struct bell rung) {
@@ -191,7 +283,7 @@ static void note_read(struct record *r, int which, u64 offset) {
   if (h->held[which]) ring_bell(r, (struct bell){.what = 'o'});
 }
 
-/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT`, then the bytes, in base64 unless it is served. */
+/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT`, then the bytes. */
 static void read_output(struct record *r, char **args) {
   int which = same(args[1], "err") ? ERR : OUT;
   struct stream *s = &r->head->streams[which];
@@ -232,16 +324,14 @@ static void read_output(struct record *r, char **args) {
   say_field(from < end || n ? from : end);
   say_field(n);
   say("\n");
-  // What is served goes over a stream of bytes, and what a command prints is read as text.
-  if (tag) say_bytes(bytes, n);
-  else say_base64(bytes, n);
+  say_bytes(bytes, n);
 }
 
-/** write ID OFFSET ENDS WAIT_MS, and base64 on standard input: `end OFFSET`, or why not. */
+/** write ID OFFSET ENDS WAIT_MS, and the bytes as its input: `end OFFSET`, or why not. */
 static void write_input(struct record *r, char **args) {
   struct stream *s = &r->head->streams[IN];
   u64 offset = number(args[1]), until = milliseconds() + number(args[3]);
-  u64 n = read_base64(bytes, sizeof bytes), done = 0;
+  u64 n = read_given(bytes, sizeof bytes), done = 0;
   if (!(r->head->flags & HAS_INPUT)) fail("input");
   int fd = (int)sys_open(path_in(r->folder, "in"), O_RDWR, 0);
   while (sys_flock(fd, LOCK_EX) == -EINTR);
@@ -305,49 +395,64 @@ static void remove_one(struct record *r, char **args) {
   say("removed\n");
 }
 
-/** Operations that may be repeated, and change nothing else in the guest: they may be served. */
-static int served(char *operation, u64 n, char **args) {
+/** watch.start ID PATH DEEP: this program, as a command that watches the folder. */
+static void start_watch(char **args) {
+  static char program[4096], folder[4096];
+  i64 n = sys_readlink("/proc/self/exe", program, sizeof program - 1), m = sys_getcwd(folder, sizeof folder);
+  if (n <= 0 || m <= 0) fail("start");
+  char flags[] = {'0' + IS_WATCH, 0}, zero[] = "0", none[] = "", operation[] = "watch";
+  char *words[] = {args[0], flags, zero, zero, zero, none, zero, zero, program, folder, operation, args[0], args[1], args[2], NULL};
+  start(words, 13);
+}
+
+/** Whether the words are an operation of this program. The last of them is followed by NULL. */
+static int perform(char *operation, u64 n, char **args) {
   struct record r;
-  if (n == 0) return 0;
-  if (!open_record(&r, args[0])) fail("unknown");
-  if (same(operation, "get")) say_status(&r);
+  if (same(operation, "start") && n >= 9) start(args, n);
+  else if (same(operation, "watch.start") && n == 3) start_watch(args);
+  else if (same(operation, "list")) list(n == 1 && same(args[0], "running"));
+  else if (n == 0) return 0;
+  else if (!open_record(&r, args[0])) fail("unknown");
+  else if (same(operation, "get")) say_status(&r);
+  else if (same(operation, "end") && n == 3) {
+    if (number(args[2])) ring_bell(&r, (struct bell){.what = 'k'});
+    say_end(&r, number(args[1]));
+  }
   else if (same(operation, "read") && n == 5) read_output(&r, args);
   else if (same(operation, "write") && n == 4) write_input(&r, args);
   else if (same(operation, "resize") && n == 3) {
     ring_bell(&r, (struct bell){.what = 'r', .columns = (u16)number(args[1]), .rows = (u16)number(args[2])});
     say_status(&r);
-  } else return 0;
+  } else if (same(operation, "signal") && n == 2) {
+    if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
+    say_status(&r);
+  } else if (same(operation, "remove") && n == 2) remove_one(&r, args);
+  else if (same(operation, "watch") && n == 3) watch(&r, args);
+  else return 0;
   return 1;
+}
+/** Goes to the folder of records, and makes it if it is missing. */
+static void enter(const char *folder) {
+  sys_umask(0077);
+  sys_mkdir(folder, 0700);
+  if (sys_chdir(folder) < 0) fail("place");
 }
 #include "serve.h"
 
 EXPORTED void begin(u64 *stack) {
   u64 argc = *stack;
-  char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
+  char **argv = (char **)(stack + 1);
+  variables = argv + argc + 1;
   u64 ignore[4] = {1, 0, 0, 0};
   sys_sigaction(SIG_PIPE, ignore);
-  if (argc >= 3 && same(argv[1], "port")) serve_port(argv[2], argc > 3 ? argv[3] : NULL, envp);
-  if (argc < 3) fail("usage");
-  int folder = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
-  sys_umask(0077);
-  sys_mkdir(argv[1], 0700);
-  if (sys_chdir(argv[1]) < 0) fail("folder");
+  if (argc >= 3 && same(argv[1], "port")) serve_port(argv[2], argc > 3 ? argv[3] : NULL, variables);
+  home = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
   read_boot();
-  char *operation = argv[2], **args = argv + 3;
-  struct record r;
-  if (same(operation, "check")) say("ready\n");
-  else if (same(operation, "serve")) serve();
-  else if (same(operation, "list")) list(argc == 4 && same(args[0], "running"));
-  else if (same(operation, "start") && argc >= 9) start(folder, args, envp);
-  else if (argc < 4) fail("usage");
-  else if (served(operation, argc - 3, args)) leave(0);
-  else if (!open_record(&r, args[0])) fail("unknown");
-  else if (same(operation, "watch") && argc == 6) watch(&r, args);
-  else if (same(operation, "signal") && argc == 5) {
-    if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
-    say_status(&r);
-  } else if (same(operation, "remove") && argc == 5) remove_one(&r, args);
-  else fail("usage");
+  if (argc == 4 && same(argv[1], "serve")) serve(argv[2], argv[3]);
+  if (argc < 3) fail("usage");
+  enter(argv[1]);
+  if (same(argv[2], "check")) say("ready\n");
+  else if (!perform(argv[2], argc - 3, argv + 3)) fail("usage");
   leave(0);
 }
 __asm__(".globl _start\n_start:\n  mov %rsp, %rdi\n  and $-16, %rsp\n  call begin\n");

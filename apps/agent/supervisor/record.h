@@ -2,9 +2,13 @@
 // and `err`, and the pipe `bell` that calls the supervisor. A head is locked as long as its supervisor runs.
 enum { KiB = 1024, MiB = 1024 * 1024 };
 enum { IN = 0, OUT = 1, ERR = 2 };
-enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8, WAITS_FOR_READER = 16 };
+enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8, WAITS_FOR_READER = 16, INPUT_GIVEN = 32, IS_SHORT = 64 };
 enum { INPUT_ENDS = 1, INPUT_CLOSED = 2 };
 enum { FIRST_BYTES = 64 * KiB, INPUT_BYTES = 256 * KiB, STREAM_BYTES = 16 * MiB, DESKTOP_BYTES = 256 * MiB, WATCH_BYTES = 1 * MiB };
+/** The longest input that an operation gets with its request. */
+enum { MOST_INPUT_BYTES = 2304 * KiB };
+/** Of a short command the first bytes are kept, and of all of them together less. */
+enum { SHORT_BYTES = 1 * MiB + 1, SHORT_DESKTOP_BYTES = 64 * MiB };
 enum { MOST_KEPT = 1000, MOST_RUNNING = 256, MOST_WATCHES = 16, KEPT_SECS = 86400, GARBAGE_SECS = 3600, READER_SECS = 60 };
 #define EXITED (1ul << 63)
 #define TIMED_OUT (1ul << 62)

@@ -75,6 +75,11 @@ static int waits_for_reader(struct head *h, int which) {
   return waits;
 }
 
+/** How many bytes of a short command's stream there is space for. */
+static u64 kept_of(struct stream *s) {
+  return s->capacity < SHORT_BYTES ? s->capacity : SHORT_BYTES;
+}
+
 /** Appends bytes. What no longer fits is dropped from the beginning, and counted by `start`. */
 static void append(struct record *r, int which, u8 *bytes, u64 n) {
   struct stream *s = &r->head->streams[which];
@@ -86,6 +91,15 @@ static void append(struct record *r, int which, u8 *bytes, u64 n) {
       continue;
     }
     u64 part = n < s->capacity / 8 ? n : s->capacity / 8;
+    if (r->head->flags & IS_SHORT) {
+      // The first bytes are kept. The end goes on counting the others.
+      u64 space = kept_of(s) > s->end ? kept_of(s) - s->end : 0;
+      if (!space) {
+        s->end += n;
+        return;
+      }
+      if (part > space) part = space;
+    }
     u64 end = s->end + part;
     if (end > s->capacity && end > s->durable + s->capacity / 4) sync_stream(r, which);
     if (end > s->capacity && end - s->capacity > s->start) s->start = end - s->capacity;

@@ -75,13 +75,47 @@ static void give_input(struct job *j) {
 static void kill_group(struct job *j, int signal) {
   if (j->pid > 0) sys_kill(-j->pid, signal);
 }
+/** Whether a process is of this session. Its name, which may hold anything, ends with the last parenthesis. */
+static int is_of_session(const char *pid, u64 session) {
+  static char path[64], text[512];
+  u64 n = length(pid);
+  memcpy(path, "/proc/", 6);
+  memcpy(path + 6, pid, n);
+  memcpy(path + 6 + n, "/stat", 6);
+  int fd = (int)sys_open(path, O_RDONLY, 0);
+  i64 got = sys_read(fd, text, sizeof text - 1);
+  sys_close(fd);
+  if (got <= 0) return 0;
+  text[got] = 0;
+  char *at = text;
+  for (char *c = text; *c; c++)
+    if (*c == ')') at = c;
+  // The fourth field behind it: state, parent, group, session.
+  for (int spaces = 0; *at && spaces < 4; at++) spaces += *at == ' ';
+  return number(at) == session;
+}
+/** Kills the command with all of its session, also what has made a group of its own. */
+static void kill_session(struct job *j) {
+  static char entries[8192] __attribute__((aligned(8)));
+  kill_group(j, SIG_KILL);
+  int folder = j->pid > 0 ? (int)sys_open("/proc", O_RDONLY | O_DIRECTORY, 0) : -1;
+  if (folder < 0) return;
+  for (i64 n; (n = sys_getdents(folder, entries, sizeof entries)) > 0;)
+    for (i64 at = 0; at < n;) {
+      struct dirent *entry = (struct dirent *)(entries + at);
+      at += entry->length;
+      if (entry->name[0] >= '1' && entry->name[0] <= '9' && length(entry->name) < 12 && is_of_session(entry->name, (u64)j->pid))
+        sys_kill((i64)number(entry->name), SIG_KILL);
+    }
+  sys_close(folder);
+}
 static void answer_bell(struct job *j) {
   struct bell rung;
   while (sys_read(j->bell, &rung, sizeof rung) == sizeof rung) {
     if (rung.what == 's') kill_group(j, rung.signal);
     if (rung.what == 'k') {
       j->reason = REMOVED;
-      kill_group(j, SIG_KILL);
+      kill_session(j);
     }
     if (rung.what == 'r' && j->r.head->flags & TTY && j->from[OUT] >= 0) {
       struct window size = {rung.rows, rung.columns, 0, 0};
@@ -162,7 +196,7 @@ static void supervise(struct job *j) {
     if (j->pid > 0 && j->deadline_ms && now >= j->deadline_ms) {
       j->reason = TIMED_OUT;
       j->deadline_ms = now + 1000;
-      kill_group(j, SIG_KILL);
+      kill_session(j);
     }
     if (now - synced >= SYNC_MS) {
       sync_stream(&j->r, OUT);
@@ -205,7 +239,10 @@ static int become(char **argv, char **envp) {
       argv[-1] = last;
       argv[0] = name;
     }
-    if (why != -ENOENT && why != -ENOTDIR) error = why;
+    struct stat s;
+    if (sys_stat_followed(path, &s) < 0 || (s.mode & 0170000) != 0100000) continue;
+    // Its interpreter is missing, if it is not the file.
+    error = why == -ENOENT ? -ELIBACC : why;
   } while (more);
   return (int)error;
 }

@@ -71,11 +71,13 @@ static void remove_ended(const char *id) {
   else remove_folder(id);
   if (is_there) close_record(&r);
 }
+/** What the records of a folder may take; those of short commands are in the memory. */
+static u64 most_bytes = DESKTOP_BYTES;
 /** Makes space for this many bytes, or one more record: what ended first is removed. Under the lock of the folder. */
 static int make_space(u64 bytes, int records, struct survey *found) {
   for (;;) {
     survey(found, NULL);
-    if (found->bytes + bytes <= DESKTOP_BYTES && (!records || found->kept < MOST_KEPT)) return 1;
+    if (found->bytes + bytes <= most_bytes && (!records || found->kept < MOST_KEPT)) return 1;
     if (!found->oldest_at) return 0;
     remove_ended(found->oldest);
   }

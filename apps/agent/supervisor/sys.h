@@ -32,6 +32,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_msync(p, n) call(26, p, n, 4, 0)
 #define sys_dup2(a, b) call(33, a, b, 0, 0)
 #define sys_nanosleep(p) call(35, p, 0, 0, 0)
+#define sys_alarm(secs) call(37, secs, 0, 0, 0)
 #define sys_getpid() call(39, 0, 0, 0, 0)
 #define sys_fork() call(57, 0, 0, 0, 0)
 #define sys_execve(path, argv, envp) call(59, path, argv, envp, 0)
@@ -43,12 +44,14 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_fsync(fd) call(74, fd, 0, 0, 0)
 #define sys_fdatasync(fd) call(75, fd, 0, 0, 0)
 #define sys_ftruncate(fd, n) call(77, fd, n, 0, 0)
+#define sys_getcwd(p, n) call(79, p, n, 0, 0)
 #define sys_chdir(path) call(80, path, 0, 0, 0)
 #define sys_fchdir(fd) call(81, fd, 0, 0, 0)
 #define sys_rename(from, to) call(82, from, to, 0, 0)
 #define sys_mkdir(path, mode) call(83, path, mode, 0, 0)
 #define sys_rmdir(path) call(84, path, 0, 0, 0)
 #define sys_unlink(path) call(87, path, 0, 0, 0)
+#define sys_readlink(path, p, n) call(89, path, p, n, 0)
 #define sys_fchmod(fd, mode) call(91, fd, mode, 0, 0)
 #define sys_umask(mode) call(95, mode, 0, 0, 0)
 #define sys_setsid() call(112, 0, 0, 0, 0)
@@ -60,7 +63,8 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_getdents(fd, p, n) call(217, fd, p, n, 0)
 #define sys_set_clock(p) call(227, 0, p, 0, 0)
 #define sys_clock(which, p) call(228, which, p, 0, 0)
-#define sys_open(path, flags, mode) call(257, -100, path, (flags) | O_CLOEXEC, mode)
+#define sys_openat(at, path, flags, mode) call(257, at, path, (flags) | O_CLOEXEC, mode)
+#define sys_open(path, flags, mode) sys_openat(-100, path, flags, mode)
 #define sys_stat(path, p) call(262, -100, path, p, 0x100)
 #define sys_stat_followed(path, p) call(262, -100, path, p, 0)
 #define sys_watch(fd, path, mask) call(254, fd, path, mask, 0)
@@ -68,11 +72,13 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_notify(flags) call(294, flags, 0, 0, 0)
 #define sys_fallocate(fd, n) call(285, fd, 0, 0, n)
 #define sys_signalfd(set) call(289, -1, set, 8, O_CLOEXEC | O_NONBLOCK)
+#define sys_memfd(name) call(319, name, 1, 0, 0)
 #define sys_pipe(fds, flags) call(293, fds, flags, 0, 0)
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_NOCTTY = 0400, O_TRUNC = 01000, O_NONBLOCK = 04000, O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000, O_CLOEXEC = 02000000, O_PATH = 010000000 };
+enum { F_SETLKW = 7, F_WRLCK = 1, F_UNLCK = 2 };
 enum { LOCK_SH = 1, LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8 };
-enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, EINVAL = 22, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
+enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, EINVAL = 22, ENOSPC = 28, ELIBACC = 79, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
 enum { POLLIN = 1, POLLOUT = 4, POLLHUP = 16 };
 
 struct pollfd { int fd; short events; short revents; };
@@ -101,6 +107,11 @@ static int same(const char *a, const char *b) {
   while (*a && *a == *b) a++, b++;
   return *a == *b;
 }
+/** Whether both begin with the same name, up to `=`. */
+static int same_name(const char *a, const char *b) {
+  while (*a && *a != '=' && *a == *b) a++, b++;
+  return (!*a || *a == '=') && (!*b || *b == '=');
+}
 static u64 number(const char *text) {
   u64 n = 0;
   while (*text >= '0' && *text <= '9') n = n * 10 + (u64)(*text++ - '0');
@@ -117,14 +128,21 @@ static u64 milliseconds(void) {
   return (u64)now.secs * 1000 + (u64)now.ns / 1000000;
 }
 
-enum { ANSWER_BYTES = 4000, ANSWER_HEAD_BYTES = 48 };
-/** A message and its head are one write: nothing comes in between, up to a pipe's 4 KiB. */
+enum { ANSWER_BYTES = 32 * 1024, ANSWER_HEAD_BYTES = 48, MOST_WORDS = 240000, MOST_INHERITED = 1000 };
+/** A message and its head are one write. */
 static char answer[ANSWER_HEAD_BYTES + ANSWER_BYTES];
 static char *const said = answer + ANSWER_HEAD_BYTES;
 static u64 said_bytes;
 static int answer_fd = 1;
 /** Above zero, each piece of the answer begins with a line `TAG BYTES`, and a piece without bytes ends it. */
 static u64 tag;
+
+/** Of the processes that write to the same end one at a time does, so nothing comes in between. Below zero, there is but one. */
+static int output_lock = -1;
+static void lock_output(short how) {
+  struct { short how, from; u32 pad; i64 start, bytes; int pid; } whole = {how, 0, 0, 0, 0, 0};
+  while (output_lock >= 0 && sys_fcntl(output_lock, F_SETLKW, &whole) == -EINTR);
+}
 
 /** Writes the digits before `end`, and returns the first. */
 static char *digits_before(char *end, u64 n) {
@@ -141,12 +159,14 @@ static int flush(void) {
     *--from = ' ';
     from = digits_before(from, tag);
   }
+  lock_output(F_WRLCK);
   while (from < end) {
     i64 n = sys_write(answer_fd, from, (u64)(end - from));
     if (n == -EINTR) continue;
     if (n <= 0) break;
     from += n;
   }
+  lock_output(F_UNLCK);
   said_bytes = 0;
   return from == end;
 }
@@ -207,31 +227,15 @@ static int sextet(char c) {
 /** The input of an operation that came with its request. */
 static const char *given;
 static u64 given_bytes;
-/** From there, otherwise from standard input. */
-static i64 read_given(char *text, u64 most) {
-  if (!given) return sys_read(0, text, most);
-  u64 n = given_bytes < most ? given_bytes : most;
-  memcpy(text, given, n);
-  given += n;
-  given_bytes -= n;
-  return (i64)n;
-}
-/** Decodes the input from base64; the number of bytes, of at most `most`. */
-static u64 read_base64(u8 *bytes, u64 most) {
+/** All of it, up to so much; from standard input if the operation is not served. */
+static u64 read_given(u8 *text, u64 most) {
   u64 n = 0;
-  u32 bits = 0, got = 0;
-  for (;;) {
-    char text[4096];
-    i64 read = read_given(text, sizeof text);
-    if (read == -EINTR) continue;
-    if (read <= 0) return n;
-    for (i64 at = 0; at < read; at++) {
-      int value = sextet(text[at]);
-      if (value < 0) continue;
-      bits = bits << 6 | (u32)value;
-      if ((got += 6) < 8) continue;
-      got -= 8;
-      if (n < most) bytes[n++] = (u8)(bits >> got);
-    }
+  if (given) {
+    n = given_bytes < most ? given_bytes : most;
+    memcpy(text, given, n);
+    return n;
   }
+  for (i64 got; n < most && ((got = sys_read(0, text + n, most - n)) > 0 || got == -EINTR);)
+    if (got > 0) n += (u64)got;
+  return n;
 }

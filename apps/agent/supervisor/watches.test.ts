@@ -14,30 +14,25 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type ExecResult, newId } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
 import { afterAll, expect, test } from 'vitest'
 import { waitFor } from '../../../test/wait-for.ts'
-import type { GuestTransport } from '../src/driver/guest-transport.ts'
-import { GuestExecs } from '../src/guest/execs.ts'
+import type { GuestCall, GuestTransport } from '../src/driver/guest-transport.ts'
 import { GuestWatches } from '../src/guest/watches.ts'
-import { programIn, supervisorPlaces, watchesIn } from '../src/scripts/supervisor.ts'
 import { supervisorProgram } from '../src/scripts/supervisor-program.ts'
 
 const place = mkdtempSync(join(tmpdir(), 'dormouse-watches-'))
-writeFileSync(programIn(place), supervisorProgram)
-chmodSync(programIn(place), 0o700)
+const program = join(place, 'program')
+writeFileSync(program, supervisorProgram)
+chmodSync(program, 0o700)
 const target = { desktopId: newId(), generation: 1 }
-const watches = new GuestWatches(new GuestExecs())
+const watches = new GuestWatches()
 const started: string[] = []
 
 /** This machine as a guest, with a place of its own. */
 const guest = {
-  exec: async ({ command }: { command: string[] }): Promise<ExecResult> => {
-    const [program, ...args] = command.map((word) => word.replace(supervisorPlaces[0], place))
-    const stdout = execFileSync(program!, args, { encoding: 'utf8' })
-    const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
-    return { ...none, exitCode: 0, stdout }
-  },
+  call: async ({ words: [folder, ...words] }: GuestCall) =>
+    execFileSync(program, [join(place, `${folder}`), ...words.map(String)]),
 } as unknown as GuestTransport
 
 afterAll(async () => {
@@ -152,10 +147,10 @@ test('a watch ends with its folder and with its limits, and one that is not ther
   await watches.remove(guest, { ...target, watchId })
   const refused = (path: string) => start(path, false).catch((error: { code: string }) => error.code)
   expect(await refused(join(folder, 'none'))).toBe('file_not_found')
-  expect(await refused(programIn(place))).toBe('not_directory')
+  expect(await refused(program)).toBe('not_directory')
   const parent = folderOf()
   const many = await Promise.all(Array.from({ length: 17 }, () => refused(parent)))
   expect(many.filter((one) => one === 'watch_limit').length).toBeGreaterThan(0)
-  const list = execFileSync(programIn(place), [watchesIn(place), 'list'], { encoding: 'utf8' })
+  const list = execFileSync(program, [join(place, 'watches'), 'list'], { encoding: 'utf8' })
   expect(list.split('\n').filter((line) => line.includes(' running '))).toHaveLength(16)
 })

@@ -3,7 +3,7 @@
 import type { Socket } from 'node:net'
 import { SimulatedScreen } from '@dormouse/agent/driver/simulated/screen.ts'
 import { newPair } from '@dormouse/agent/ssh/keys.ts'
-import { endOf } from '@dormouse/agent/testing/ssh-server.ts'
+import { endOf, LocalShells } from '@dormouse/agent/testing/ssh-server.ts'
 import ssh2, { type Connection, type Server, type ServerChannel } from 'ssh2'
 import type { Guest } from './hypervisor.ts'
 
@@ -27,13 +27,12 @@ export interface Manner {
   screen?: (socket: Socket) => void
 }
 
-const place = '/x\0/y\0' + '1\0'
-
 export class Actor implements Guest {
   manner: Manner = {}
   readonly #key = newPair()
   readonly #server: Server
   readonly #screen = new SimulatedScreen()
+  readonly #shells = new LocalShells()
 
   constructor() {
     this.#server = new ssh2.Server({ hostKeys: [this.#key.private], ident: 'OpenSSH_9.2' }, (client) => {
@@ -85,23 +84,15 @@ export class Actor implements Guest {
     this.manner.early?.({ client, number: numberOf(session), nonce })
     const channel = begin().on('error', () => undefined)
     if (this.manner.channel) this.manner.channel({ ...endOf(channel), nonce })
-    else fair(channel, nonce, script)
+    else this.#shells.answer(channel, script)
+  }
+
+  close(): void {
+    this.#shells.close()
   }
 }
 
 const numberOf = (session: object) => (session as { _chanInfo: { outgoing: { id: number } } })._chanInfo.outgoing.id
-
-/** Says what such a script says if all is well; a shell that waits ends with its input. */
-function fair(channel: ServerChannel, nonce: string, script: string): void {
-  channel.stderr.write(`dormouse-${nonce} began 1\n`)
-  channel.write(`dormouse-${nonce} began 1\n${script.includes('setsid sh -c') ? place : '\n'}`)
-  const end = () => {
-    channel.exit(0)
-    channel.end()
-  }
-  if (script.endsWith('exec /bin/sh') || script.includes('cat >')) channel.on('end', end).resume()
-  else end()
-}
 
 const returned = (value: unknown): string => JSON.stringify({ return: value })
 

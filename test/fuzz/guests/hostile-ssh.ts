@@ -19,6 +19,7 @@ const acts: readonly ((dice: Dice) => Act)[] = [
   (dice) => said('output', ({ number }) => data(number, dice.bytes(200))),
   (dice) => said('errors', ({ number }) => errors(number, dice.bytes(200))),
   (dice) => said('a place', ({ number }) => data(number, `/a\0/b\0${dice.pick(['12\0', 'zz\0', '\0', '-1\0'])}`)),
+  (dice) => said('an answer', ({ number }) => data(number, dice.pick(answers))),
   (dice) => said('much output', ({ number }) => data(number, Buffer.alloc(30_000, 'x')), dice.pick([1, 100])),
   () => said('small output', ({ number }) => data(number, 'x'), many),
   (dice) => said('other extended data', ({ number }) => message(95, number, dice.pick([0, 2, maxWord]), 'x')),
@@ -66,6 +67,12 @@ const acts: readonly ((dice: Dice) => Act)[] = [
   () => ({ name: 'cut', do: ({ client }) => socketOf(client).destroy() }),
   () => ({ name: 'deaf', do: ({ client }) => void socketOf(client).pause() }),
   (dice) => ({ name: 'no cipher', do: ({ client }) => void socketOf(client).write(dice.bytes(200)) }),
+]
+
+/** To the first calls: of other calls, too long, of a program that has died, or of what was not asked. */
+const answers = [
+  ...['1 0\n', '1 -\n', '2 5\nhello2 0\n', '1 99999\n', '1 9\nno usage\n1 0\n', '99 0\n', '1 1', ' \n'],
+  ...['2 4\nall\n2 0\n', '2 11\nno unknown\n2 0\n', '2 13\nexec x exited2 0\n', '0 0\n', '1 -1\n'],
 ]
 
 const requests = [

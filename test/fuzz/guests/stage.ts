@@ -113,6 +113,7 @@ export class Stage implements AsyncDisposable {
     const client = createClient({ baseUrl: this.#target.url, apiKey: this.#target.key })
     await Promise.allSettled(this.#desks.map(({ id }) => client.destroyDesktop(id, {}, { wait: true })))
     await this.#endAgent()
+    for (const actor of this.#actors.values()) actor.close()
     await this.#hypervisor?.[Symbol.asyncDispose]()
     await this.#service?.[Symbol.asyncDispose]()
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })

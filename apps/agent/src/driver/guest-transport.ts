@@ -37,12 +37,10 @@ export interface ProgramEnd {
 }
 
 export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
-  /** Brings our program in again: it was removed, or is of another release. */
-  bringIn(): Promise<void>
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
-  /** Starts a script of ours that replies to what it is sent; undefined if it cannot start at once. */
-  converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
+  /** The answer of our program in the guest. A call is made again if its connection is lost, unless it may not be repeated. */
+  call(call: GuestCall, how?: { repeats?: boolean }): Promise<Buffer>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>
   /** Opens a regular file, or part of it. */
@@ -61,17 +59,14 @@ export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
   changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null>
 }
 
-/** With a script that runs in the guest. */
-export interface Conversation {
-  send(bytes: Buffer): void
-  /** Ends the script's input, and its connection. */
-  close(): void
-}
-
-export interface ConversationListener {
-  received(bytes: Buffer): void
-  /** Called once: the script has ended, or is out of reach. */
-  ended(): void
+export interface GuestCall {
+  /** The folder of its records, the operation, and its arguments. */
+  words: readonly (string | number)[]
+  input?: string | Buffer | undefined
+  /** The guest ends it after so long. */
+  timeoutSecs: number
+  /** It is not sent later than this, on the clock of `performance.now()`: `guest_deadline`. */
+  notAfter?: number
 }
 
 /** Chooses the part to read, now that the file's size and version are known; null for none. */

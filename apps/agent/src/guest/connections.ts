@@ -1,15 +1,15 @@
-// The guests of a hypervisor whose guests are reached from their host: an SSH connection per desktop, kept open with a
-// warm shell on it. The guest agent brings in what that needs.
+// The guests of a hypervisor whose guests are reached from their host: an SSH connection per desktop, kept open with
+// a channel for calls on it. The guest agent brings in what that needs.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { GuestAccess, GuestEvent, WakeNews } from '../driver/guest-access.ts'
 import type { GuestAgent } from '../driver/guest-transport.ts'
 import { QemuGuestAgent } from '../guest-agent/agent.ts'
+import { GuestCalls } from '../ssh/calls.ts'
 import { SshConnection, type SshConnectionOptions } from '../ssh/connection.ts'
 import { SshKeys } from '../ssh/keys.ts'
 import { openPort } from '../ssh/open-port.ts'
 import { type SshAccess, SshTransport } from '../ssh/transport.ts'
-import { WarmShell } from '../ssh/warm-shell.ts'
 import type { Guests } from './guests.ts'
 import { tellGuest } from './wake-port.ts'
 
@@ -72,10 +72,10 @@ export class GuestConnections implements Guests {
     else this.#kept.get(desktopId)?.connection.probe()
   }
 
-  /** A shell that waits for a command can wait on. */
+  /** The channel of the calls can wait. */
   #rest(desktopId: DesktopId): void {
     const kept = this.#kept.get(desktopId)
-    kept?.connection.rest(kept.warmShell)
+    kept?.connection.rest(kept.calls)
   }
 
   /** Nothing that still uses the connection may take the port from the desktop's next process. */
@@ -89,7 +89,7 @@ export class GuestConnections implements Guests {
     if (known) return known
     const open: SshConnectionOptions['open'] = async (...how) => openPort(await sshSocket(), ...how)
     const connection = new SshConnection({ desktopId, agent, activity, open, keys: this.#keys, log: this.#log })
-    const kept = { connection, warmShell: new WarmShell(connection) }
+    const kept = { connection, calls: new GuestCalls(connection) }
     this.#kept.set(desktopId, kept)
     return kept
   }

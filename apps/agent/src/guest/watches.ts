@@ -1,16 +1,15 @@
-// Watches of folders in a guest, over either transport: each is a command of the supervisor, which keeps what it prints. Keeps
-// nothing, so they outlive this process, lost connections and hibernation.
+// Watches of folders in a guest: each is a command of the guest's program, which keeps what it prints. Keeps nothing, so they outlive
+// this process, lost connections and hibernation.
 import { type CommandPayload, type CommandResult, Refusal, refuse, watchReadMaxBytes } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import { badAnswer, parseStatus, watchesIn } from '../scripts/supervisor.ts'
-import { parseChanges, startWatchArgs, watchBegan } from '../scripts/watches.ts'
-import type { GuestExecs } from './execs.ts'
+import { answerOf, badAnswer, parseRead, watches } from '../scripts/supervisor.ts'
+import { parseChanges, startWatchWords, watchBegan } from '../scripts/watches.ts'
+import { removeRecord, waiting } from './execs.ts'
 
 const stepSecs = 30
 /** How long the guest may take to look at every folder below. */
 const beginsWithinMs = 60_000
 const beginWaitMs = 5_000
-const removeWaitMs = 5_000
 
 type Target = Pick<CommandPayload<'watch.remove'>, 'desktopId' | 'generation' | 'watchId'>
 
@@ -22,15 +21,9 @@ interface Printed {
 }
 
 export class GuestWatches {
-  readonly #execs: GuestExecs
-
-  constructor(execs: GuestExecs) {
-    this.#execs = execs
-  }
-
   async start(guest: GuestTransport, request: CommandPayload<'watch.start'>): Promise<CommandResult<'watch.start'>> {
     try {
-      await this.#execs.operate(guest, request, (place) => startWatchArgs(place, request), { folderIn: watchesIn })
+      answerOf(await guest.call({ words: startWatchWords(request), timeoutSecs: stepSecs }))
       return { next: await this.#began(guest, request) }
     } catch (error) {
       await this.remove(guest, request).catch(() => undefined)
@@ -67,21 +60,13 @@ export class GuestWatches {
   }
 
   async remove(guest: GuestTransport, target: Target): Promise<void> {
-    const args = ['remove', target.watchId, removeWaitMs]
-    await this.#execs.operate(guest, target, args, { folderIn: watchesIn }).catch((error: unknown) => {
-      if (!(error instanceof Refusal) || error.code !== 'exec_unknown') throw error
-    })
+    await removeRecord(guest, watches, target.watchId)
   }
 
   async #read(guest: GuestTransport, target: Target, offset: number, waitMs: number): Promise<Printed> {
-    const args = ['read', target.watchId, 'out', offset, watchReadMaxBytes, waitMs]
-    const options = { folderIn: watchesIn, timeoutSecs: stepSecs + Math.ceil(waitMs / 1_000) }
-    const [line = '', head = '', data = ''] = await this.#execs.operate(guest, target, args, options)
-    const [, from, count] = /^data (\d{1,15}) (\d{1,7})$/.exec(head) ?? badAnswer()
-    const bytes = Buffer.from(data, 'base64')
-    if (bytes.length !== Number(count) || bytes.length > watchReadMaxBytes) badAnswer()
-    const report = parseStatus(line)
-    if (report.execId !== target.watchId) badAnswer()
-    return { bytes, from: Number(from), isRunning: report.state === 'running' }
+    const words = [watches, 'read', target.watchId, 'out', offset, watchReadMaxBytes, waitMs]
+    const { exec, from, bytes } = parseRead(await guest.call({ words, ...waiting(waitMs) }))
+    if (exec.execId !== target.watchId || bytes.length > watchReadMaxBytes) badAnswer()
+    return { bytes, from, isRunning: exec.state === 'running' }
   }
 }

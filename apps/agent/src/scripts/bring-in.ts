@@ -5,7 +5,7 @@ import { AgentRefused } from '../driver/guest-access.ts'
 import type { GuestAgent } from '../driver/guest-transport.ts'
 import { keyExchangeSecs } from './limits.ts'
 import { quote } from './quote.ts'
-import { execsIn, programIn, supervisorPlaces } from './supervisor.ts'
+import { programIn, supervisorPlaces } from './supervisor.ts'
 import { supervisorProgram } from './supervisor-program.ts'
 
 export const hostKeyPath = '/etc/ssh/ssh_host_ed25519_key'
@@ -23,7 +23,7 @@ ${supervisorPlaces
     (place) => `if [ -z "$program" ]; then
   file=${programIn(place)}
   [ -x $file ] || { mkdir -p ${place} && cp $new $file.new && chmod 700 $file.new && mv -f $file.new $file; } 2>/dev/null
-  [ "$($file ${execsIn(place)} check 2>/dev/null)" = ready ] && program=$file
+  [ "$($file ${place}/execs check 2>/dev/null)" = ready ] && program=$file || rm -f $file
 fi`,
   )
   .join('\n')}

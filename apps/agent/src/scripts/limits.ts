@@ -3,40 +3,11 @@
 const KiB = 1024
 const MiB = 1024 * KiB
 
-/** Commands. */
-export const commandLimits = {
-  /** A reply must fit into one frame of the link, with its output escaped as JSON. */
-  replyMaxBytes: 3.75 * MiB,
-  /** How much of a command's stderr is searched for the message of the program that starts it. */
-  launcherMessageMaxBytes: 8 * KiB,
-  /** How long the answer to a command that passed its deadline waits for its end. */
-  killWaitMs: 6_000,
-  /** How long ending it is retried. */
-  killRetryMs: 60_000,
-} as const
+/** A reply to a command must fit into one frame of the link, with its output escaped as JSON. */
+export const replyMaxBytes = 3.75 * MiB
 
-/** Commands over SSH. */
-export const sshCommandLimits = {
-  /** The guest's shell accepts a script of this size as its argument; a longer one goes through a file. */
-  scriptMaxBytes: 100_000,
-  /** What the guest's login shell may print before our script starts. */
-  greetingMaxBytes: 16 * KiB,
-  /** How long a script of ours that ends a command may take. */
-  killScriptMs: 5_000,
-  /** How long a command that passed its deadline before it started is waited for, to be ended. */
-  lateStartMs: 60_000,
-  /** How long to wait for the end of the output after the end of its command. */
-  outputMs: 500,
-  /** After this much silence the output is expected not to end: a background process holds it open. */
-  outputSilenceMs: 250,
-  /** How long a busy guest may take to find out which processes hold the output. */
-  holdMs: 5_000,
-  /** After that answer: what was written before it is on its way. */
-  heldOutputMs: 300,
-  heldOutputSilenceMs: 80,
-  /** How far the guest's own count of seconds may be behind. */
-  clockSkewSecs: 2,
-} as const
+/** What the guest's login shell may print before our script starts. */
+export const greetingMaxBytes = 16 * KiB
 
 /** The SSH connection and its channels. */
 export const sshLimits = {

@@ -1,6 +1,6 @@
 // The line with which a script of ours starts its output over SSH. The guest's login shell may print something first (its
 // owner's `.bashrc` may greet): output printed before our script starts is discarded.
-import { sshCommandLimits } from './limits.ts'
+import { greetingMaxBytes } from './limits.ts'
 
 const pidMaxDigits = 10
 
@@ -34,7 +34,7 @@ export class StartLine {
 
   /** Whether more came before the start line than is accepted. */
   get isOverLimit(): boolean {
-    return this.#pid === undefined && this.#greetingBytes > sshCommandLimits.greetingMaxBytes
+    return this.#pid === undefined && this.#greetingBytes > greetingMaxBytes
   }
 
   /** The part of these bytes that comes after the start line. */

@@ -1,4 +1,4 @@
-// The supervisor's operations as commands, and its answers. The program's source: apps/agent/supervisor. Pure.
+// The words of the program's operations on commands, and its answers. The program's source: apps/agent/supervisor. Pure.
 import { createHash } from 'node:crypto'
 import { type CommandPayload, type ExecCommand, type ExecReport, notRunReason, refuse } from '@dormouse/contract'
 import { supervisorProgram } from './supervisor-program.ts'
@@ -11,27 +11,37 @@ const programName = `supervise-${createHash('sha256').update(supervisorProgram).
 
 export const programIn = (place: string): string => `${place}/${programName}`
 
-/** Where execs are kept, and where watches: each has limits of its own. */
-export const execsIn = (place: string): string => `${place}/execs`
-export const watchesIn = (place: string): string => `${place}/watches`
+/** Where the records of execs are, of watches, and of commands that run to their end: each has limits of its own. */
+export const execs = 'execs'
+export const watches = 'watches'
+export const shortCommands = 'commands'
 
-export const operation = (place: string, folder: string, args: readonly (string | number)[]): string[] => [
-  programIn(place),
-  folder,
-  ...args.map(String),
-]
+const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16, inputGiven: 32, isShort: 64 }
 
-const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16 }
+type Started = Pick<ExecCommand, 'command' | 'cwd' | 'env'> &
+  Pick<CommandPayload<'exec.start'>, 'execId' | 'timeoutSecs'> &
+  Partial<Pick<CommandPayload<'exec.start'>, 'hasInput' | 'tty' | 'keepAwake' | 'waitForReader'>> & {
+    /** The whole input. */
+    stdin?: string | null
+  }
 
-export function startArgs(request: CommandPayload<'exec.start'>): (string | number)[] {
-  const { tty, hasInput, keepAwake, waitForReader, command, timeoutSecs, execId } = request
+/** Starts a command. Of one that is short, the answer tells of its end, if it ends in time. */
+export function startWords(request: Started, { folder = execs, waitMs = 0 } = {}): (string | number)[] {
+  const { tty, hasInput, keepAwake, waitForReader, stdin, command, cwd, env, timeoutSecs, execId } = request
   const flags =
     (tty ? flag.tty : 0) |
-    (hasInput || tty ? flag.hasInput : 0) |
+    (hasInput || tty || stdin != null ? flag.hasInput : 0) |
     (keepAwake ? flag.keepAwake : 0) |
-    (waitForReader ? flag.waitForReader : 0)
+    (waitForReader ? flag.waitForReader : 0) |
+    (stdin != null ? flag.inputGiven : 0) |
+    (folder === shortCommands ? flag.isShort : 0)
   const argv = Array.isArray(command) ? command : ['/bin/sh', '-c', command]
-  return ['start', execId, flags, timeoutSecs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, ...argv]
+  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`)
+  return [
+    ...[folder, 'start', execId, flags, timeoutSecs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, cwd ?? '', waitMs],
+    ...[variables.length, ...variables],
+    ...argv,
+  ]
 }
 
 /** Flags of the input: no more is accepted, and the command reads no more. */
@@ -69,8 +79,8 @@ export function parseStatus(line: string): ExecReport {
 }
 
 /** The lines of an answer; the refusal if the supervisor reports why it did not do it. */
-export function answerOf(stdout: string, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
-  const lines = stdout.trimEnd().split('\n')
+export function answerOf(answer: Buffer, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
+  const lines = answer.toString('latin1').trimEnd().split('\n')
   const [word, why = ''] = lines[0]!.split(' ')
   if (word !== 'no') return lines
   if (started && notStarted.has(why)) return refuse('command_not_run', notRunReason(why, started))
@@ -79,7 +89,7 @@ export function answerOf(stdout: string, started?: Pick<ExecCommand, 'command' |
 }
 
 /** The system did not start the program. */
-const notStarted = new Set(['absent', 'permission', 'size', 'start'])
+const notStarted = new Set(['program', 'absent', 'permission', 'size', 'start', 'folder', 'file'])
 
 const refusals: Record<string, Parameters<typeof refuse>> = {
   unknown: ['exec_unknown', 'the desktop keeps no such exec'],
@@ -87,30 +97,56 @@ const refusals: Record<string, Parameters<typeof refuse>> = {
   files: ['command_not_run', 'the guest has no file descriptors left'],
   processes: ['command_not_run', 'the guest could not start another process'],
   space: ['no_space', 'the guest has no space for the exec’s output'],
-  folder: ['no_space', 'the guest has no place for the execs’ output'],
+  place: ['no_space', 'the guest has no place for the execs’ output'],
   many: ['exec_limit', 'the desktop runs as many execs as it may, or their output fills its space'],
   input: ['exec_input_closed', 'the exec was started without input'],
   closed: ['exec_input_closed', 'the command takes no more input'],
   busy: ['guest_unavailable', 'the command was killed, but has not ended yet; retry'],
 }
 
-interface Output {
-  /** Its exec's status, and where the bytes are. */
-  lines: string[]
+/** What is kept of a stream. */
+export interface Kept {
   bytes: Buffer
+  /** Whether there was more. */
+  isCut: boolean
 }
 
-/** What was read by a command: the bytes are a line of base64. */
-export const printedOutput = ([status = '', head = '', data = '']: string[]): Output => ({
-  lines: [status, head],
-  bytes: Buffer.from(data, 'base64'),
-})
+export interface EndedCommand extends Pick<ExecReport, 'exitCode' | 'signal' | 'reason'> {
+  isLost: boolean
+  stdout: Kept
+  stderr: Kept
+}
 
-/** What was read over a stream: the bytes follow the two lines as they are. */
-export function servedOutput(answer: Buffer): Output {
-  const end = answer.indexOf('\n', answer.indexOf('\n') + 1) + 1
-  return { lines: answerOf(answer.toString('latin1', 0, end || answer.length)), bytes: answer.subarray(end) }
+/** How a short command ended; undefined if it runs. */
+export function parseEnd(answer: Buffer, started?: Pick<ExecCommand, 'command' | 'cwd'>): EndedCommand | undefined {
+  const { lines, bytes } = partsOf(answer, 3, started)
+  const report = parseStatus(lines[0]!)
+  if (report.state === 'running') return undefined
+  const sizes = lines.slice(1).map((line) => Number(/^data 0 (\d{1,7})$/.exec(line)?.[1] ?? badAnswer()))
+  const [out = badAnswer(), err = badAnswer()] = sizes
+  if (bytes.length !== out + err) badAnswer()
+  const { exitCode, signal, reason, stdout, stderr } = report
+  return {
+    ...{ exitCode, signal, reason, isLost: report.state === 'lost' },
+    stdout: { bytes: bytes.subarray(0, out), isCut: stdout.end > out },
+    stderr: { bytes: bytes.subarray(out), isCut: stderr.end > err },
+  }
+}
+
+/** What was read: its exec's status, where the bytes begin, and the bytes. */
+export function parseRead(answer: Buffer): { exec: ExecReport; from: number; bytes: Buffer } {
+  const { lines, bytes } = partsOf(answer, 2)
+  const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(lines[1] ?? '') ?? badAnswer()
+  if (bytes.length !== Number(count)) badAnswer()
+  return { exec: parseStatus(lines[0]!), from: Number(from), bytes }
+}
+
+/** The first lines of an answer, and what follows them. */
+function partsOf(answer: Buffer, lineCount: number, started?: Pick<ExecCommand, 'command' | 'cwd'>) {
+  let end = 0
+  for (let lines = 0; lines < lineCount; lines++) end = answer.indexOf('\n', end) + 1 || answer.length
+  return { lines: answerOf(answer.subarray(0, end), started), bytes: answer.subarray(end) }
 }
 
 export const badAnswer = (): never =>
-  refuse('guest_unavailable', 'the guest’s supervisor sent an answer that is not valid')
+  refuse('guest_unavailable', 'the guest’s program sent an answer that is not valid')

@@ -1,7 +1,7 @@
 // A watch of a folder as the supervisor's operations, and the lines that it prints. The program: apps/agent/supervisor/watch.h.
 import { type GuestChange, refuse, watchedFoldersMax } from '@dormouse/contract'
 import { codeByErrno } from './errnos.ts'
-import { programIn, watchesIn } from './supervisor.ts'
+import { watches } from './supervisor.ts'
 
 interface WatchParams {
   watchId: string
@@ -9,13 +9,8 @@ interface WatchParams {
   recursive: boolean
 }
 
-/** Kept in a smaller ring than an exec's output, and fewer at a time. */
-const isWatch = 8
-
-/** The watch runs as a command of the program that supervises it. */
-export const startWatchArgs = (place: string, { watchId, path, recursive }: WatchParams): (string | number)[] => [
-  ...['start', watchId, isWatch, 0, 0, 0],
-  ...[programIn(place), watchesIn(place), 'watch', watchId, path, recursive ? 1 : 0],
+export const startWatchWords = ({ watchId, path, recursive }: WatchParams): (string | number)[] => [
+  ...[watches, 'watch.start', watchId, path, recursive ? 1 : 0],
 ]
 
 const types: Record<string, GuestChange['type']> = {

@@ -1,68 +1,79 @@
 // Guarantee: a command's deadline counts from its request, also while its connection or its channel is being opened. What
 // starts after the deadline is killed at once. (With guests: test/real/guest-exec.test.ts.)
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import type { GuestAgent } from '../driver/guest-transport.ts'
-import { type ConnectedShells, connectToShells } from '../testing/ssh-server.ts'
+import { connectToShells, runOver } from '../testing/ssh-server.ts'
+import { GuestCalls } from './calls.ts'
 import type { SshConnection } from './connection.ts'
-import { execOverSsh } from './exec.ts'
-import { SshTransport } from './transport.ts'
-import { WarmShell } from './warm-shell.ts'
+import { runCommand } from './exec.ts'
 
-let guest: ConnectedShells
-/** The guest starts nothing until this resolves. */
-let busy: PromiseWithResolvers<void>
-beforeEach(async () => {
-  busy = Promise.withResolvers()
-  guest = await connectToShells({ free: () => busy.promise })
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'dormouse-deadline-'))
 })
-afterEach(() => {
+afterEach(() => rmSync(folder, { recursive: true }))
+
+const request = (timeoutSecs: number, command: string, more = {}) => {
+  const target = { desktopId: newId(), generation: 1 }
+  return { ...target, command, cwd: null, env: {}, stdin: null, timeoutSecs, ...more }
+}
+
+test('a command that its guest does not start in time is refused, and does not start later', async () => {
+  const busy = Promise.withResolvers<void>()
+  const guest = await connectToShells({ free: () => busy.promise })
+  const file = join(folder, 'started')
+  await expect(runOver(guest.connection, request(1, `touch ${file}`))).rejects.toMatchObject({ code: 'guest_deadline' })
+  busy.resolve()
+  expect((await runOver(guest.connection, request(20, 'echo works'))).stdout).toBe('works\n')
+  expect(existsSync(file)).toBe(false)
+  guest.close()
+})
+
+test('a channel that does not open within its own timeout is a guest that is unavailable', async () => {
+  const busy = Promise.withResolvers<void>()
+  const guest = await connectToShells({ free: () => busy.promise })
+  vi.useFakeTimers({ toFake: ['setTimeout'] })
+  const asked = runOver(guest.connection, request(300, 'true')).catch((error) => error.code)
+  await vi.advanceTimersByTimeAsync(20_000)
+  expect(await asked).toBe('guest_unavailable')
   vi.useRealTimers()
   busy.resolve()
   guest.close()
 })
 
-const request = (timeoutSecs: number, more = {}) =>
-  ({ command: 'sleep 300', cwd: null, env: {}, stdin: null, timeoutSecs, ...more }) as never
-
-/** What the guest starts, now that it is not busy any more. */
-async function startedLate() {
-  busy.resolve()
-  await expect.poll(() => guest.shells.length).toBeGreaterThan(0)
-  return guest.shells[0]!
-}
-
-test('a command that its guest does not start in time is refused, and is killed when it starts later', async () => {
-  await expect(execOverSsh(guest.connection, request(1))).rejects.toMatchObject({ code: 'guest_deadline' })
-  const { process } = await startedLate()
-  await expect.poll(() => process.signalCode).toBe('SIGKILL')
-})
-
-test('so is a command that does not start within the timeout for opening a channel', async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout'] })
-  const asked = execOverSsh(guest.connection, request(300)).catch((error) => error.code)
-  await vi.advanceTimersByTimeAsync(20_000)
-  expect(await asked).toBe('guest_unavailable')
-  vi.useRealTimers()
-  const { process } = await startedLate()
-  await expect.poll(() => process.signalCode).toBe('SIGKILL')
-})
-
-test('a command that is too long for the guest’s shell and not carried in time never starts', async () => {
-  const long = '#'.repeat(120_000)
-  await expect(execOverSsh(guest.connection, request(1, { command: long }))).rejects.toMatchObject({
-    code: 'guest_deadline',
-  })
-  const file = /[^>]+$/.exec((await startedLate()).command)![0]
-  const shells = () => guest.shells.map(({ command, process }) => [command, process.exitCode])
-  await expect.poll(shells).toEqual([
-    [expect.stringMatching(`cat >${file}$`), 0],
-    [expect.stringMatching(`rm -f ${file}$`), 0],
-  ])
-})
-
 test('the deadline counts while the connection is being opened', async () => {
-  const connect = () => new Promise(() => undefined)
-  const connection = { isReady: false, connect } as unknown as SshConnection
-  const transport = new SshTransport({ connection, warmShell: new WarmShell(connection) }, {} as GuestAgent)
-  await expect(transport.exec(request(1))).rejects.toMatchObject({ code: 'guest_deadline' })
+  const connection = { isReady: false, connect: () => new Promise(() => undefined) } as unknown as SshConnection
+  const asked = runCommand(new GuestCalls(connection), request(1, 'true'))
+  await expect(asked).rejects.toMatchObject({ code: 'guest_deadline' })
+})
+
+test('at its deadline a command is killed with all of its session, and what it had printed is the result', async () => {
+  const guest = await connectToShells()
+  const alive = join(folder, 'alive')
+  // A group of its own, in the same session.
+  writeFileSync(
+    join(folder, 'job'),
+    `set -m; trap '' TERM; (while sleep 0.1; do touch ${alive}; done) & echo begun; wait`,
+  )
+  await runOver(guest.connection, request(20, 'true'))
+  const command = request(2, `. ${folder}/job`, { showsTimeout: true })
+  expect(await runOver(guest.connection, command)).toMatchObject({ timedOut: true, stdout: 'begun\n', exitCode: null })
+  rmSync(alive, { force: true })
+  expect((await runOver(guest.connection, request(20, 'sleep 0.5; echo later'))).stdout).toBe('later\n')
+  expect(existsSync(alive)).toBe(false)
+  guest.close()
+})
+
+test('a connection that is lost ends no command: its result is read over the next one', async () => {
+  const guest = await connectToShells()
+  const file = join(folder, 'times')
+  const running = runOver(guest.connection, request(20, `echo x >>${file}; sleep 1; echo done; exit 3`))
+  await expect.poll(() => existsSync(file)).toBe(true)
+  guest.connection.close()
+  expect(await running).toMatchObject({ exitCode: 3, stdout: 'done\n' })
+  expect((await runOver(guest.connection, request(20, `cat ${file}`))).stdout).toBe('x\n')
+  guest.close()
 })

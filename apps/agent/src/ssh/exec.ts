@@ -1,62 +1,84 @@
-// The life of a command that runs over SSH. Its own end is the answer, whatever it leaves in the background; its deadline
-// kills it; its output is bounded here.
-import { randomBytes } from 'node:crypto'
-import { type ExecCommand, type ExecResult, refuse } from '@dormouse/contract'
-import { deadlineOf } from '../driver/guest-transport.ts'
-import { startedBefore } from '../mechanics/deadlines.ts'
-import { warmShellCommand } from '../scripts/command.ts'
+// A command that runs to its end, by calls of the guest's program. Its own end is the answer, whatever it leaves in the background.
+// At its deadline the guest kills it. Its output is bounded there and here.
+import { type ExecCommand, type ExecResult, newId, Refusal } from '@dormouse/contract'
+import { CommandLost, deadlineOf } from '../driver/guest-transport.ts'
+import { before } from '../mechanics/deadlines.ts'
 import { execResultOf, startedTooLate, timedOutResult } from '../scripts/exec-result.ts'
-import { sshCommandLimits } from '../scripts/limits.ts'
-import type { SshConnection } from './connection.ts'
-import { killCommand, killOnNextConnection, releaseOutput } from './end-command.ts'
-import type { RemoteCommand } from './remote-command.ts'
-import { startCommand } from './start-command.ts'
-import type { WarmShell } from './warm-shell.ts'
+import { type EndedCommand, parseEnd, shortCommands, startWords } from '../scripts/supervisor.ts'
+import type { GuestCalls } from './calls.ts'
 
-/** Runs a command to its end, in a warm shell if there is one, and returns what it printed. */
-export async function execOverSsh(
-  connection: SshConnection,
+/** How long one call waits for the end. */
+const longestWaitMs = 20_000
+/** How long a busy guest may take for a call. */
+const callSecs = 60
+/** How long a command that was killed may take to end. */
+const killMs = 6_000
+
+type Calls = Pick<GuestCalls, 'call'>
+
+/** Runs a command to its end, and returns what it printed. */
+export async function runCommand(
+  calls: Calls,
   command: ExecCommand,
-  warmShell?: WarmShell,
   deadline = deadlineOf(command),
 ): Promise<ExecResult> {
-  using _ = warmShell?.pause()
-  const startedAt = performance.now()
-  const nonce = randomBytes(12).toString('hex')
-  const starting = () => startCommand(connection, command, nonce, deadline)
-  const running =
-    (command.stdin === null ? warmShell?.take()?.sendInput(warmShellCommand(command, nonce)) : undefined) ??
-    (await startedBefore(deadline, starting(), (late) => killCommand(connection, late)))
-  if (!running) throw startedTooLate()
-  if (!(await exitedBefore(deadline, connection, running, command))) {
-    await endAtDeadline(connection, running)
-    return timedOutResult(running.takeEnd(), command, Math.round(performance.now() - startedAt))
+  const begunAt = performance.now()
+  const id = newId()
+  const starting = start(calls, command, id, deadline)
+  const started = await before(deadline, starting)
+  if (!started) {
+    // It may start later.
+    starting.then(() => kill(calls, id)).catch(() => undefined)
+    throw startedTooLate()
   }
-  await completeOutput(connection, running)
-  return execResultOf(running.takeEnd(), nonce, command, Math.round(performance.now() - startedAt))
+  const ended = parseEnd(started, command) ?? (await endOf(calls, id, deadline))
+  const whole = ended ?? (await kill(calls, id))
+  ask(calls, ['remove', id, killMs]).catch(() => undefined)
+  const durationMs = Math.round(performance.now() - begunAt)
+  if (!ended || ended.reason === 'timeout') return timedOutResult(whole, command, durationMs)
+  if (ended.isLost) throw new CommandLost('the guest was restarted while the command ran')
+  return execResultOf(ended, durationMs)
 }
 
-/** If the connection is lost the command may go on: it is then killed at its deadline, over the next connection. */
-async function exitedBefore(deadline: number, connection: SshConnection, running: RemoteCommand, command: ExecCommand) {
-  try {
-    return await running.exitedBefore(deadline)
-  } catch (error) {
-    if (running.pid !== undefined) killOnNextConnection(connection, running.pid, command.timeoutSecs, deadline)
-    throw error
+/** Starts it, and waits for its end. The same id starts nothing twice, so the call may be repeated. */
+function start(calls: Calls, command: ExecCommand, id: string, deadline: number): Promise<Buffer> {
+  const timeoutSecs = Math.max(1, Math.ceil((deadline - performance.now()) / 1_000))
+  // It is known to have started before the deadline has passed.
+  const waitMs = Math.floor(msUntil(deadline) / 2)
+  const words = startWords({ ...command, execId: id, timeoutSecs }, { folder: shortCommands, waitMs })
+  return calls.call({ words, input: command.stdin ?? undefined, timeoutSecs: callSecs, notAfter: deadline })
+}
+
+/** Undefined at the deadline. From its start on, a guest that is out of reach may go on with it. */
+async function endOf(calls: Calls, id: string, deadline: number): Promise<EndedCommand | undefined> {
+  while (performance.now() < deadline) {
+    const answer = await before(deadline, ask(calls, ['end', id, msUntil(deadline), 0])).catch(asLost)
+    const ended = answer && parseEnd(answer)
+    if (ended) return ended
   }
+  return undefined
 }
 
-/** A command whose process is not known yet is killed in the background, as soon as it is. */
-async function endAtDeadline(connection: SshConnection, running: RemoteCommand): Promise<void> {
-  const killing = killCommand(connection, running)
-  if (running.pid === undefined) connection.inBackground(killing)
-  else await killing
+/** What it had printed when it was killed; it may have ended by itself. Nothing, if the guest does not answer. */
+async function kill(calls: Calls, id: string): Promise<Pick<EndedCommand, 'stdout' | 'stderr'>> {
+  const killing = ask(calls, ['end', id, killMs, 1]).then((answer) => parseEnd(answer), unlessRefused)
+  return (await before(performance.now() + killMs, killing)) ?? { stdout: nothing, stderr: nothing }
 }
 
-/** Waits for the rest of the output, unless what the command left in the background holds it open. */
-async function completeOutput(connection: SshConnection, running: RemoteCommand): Promise<void> {
-  const { outputMs, outputSilenceMs } = sshCommandLimits
-  if (!(await running.outputEnded(outputMs, outputSilenceMs))) await releaseOutput(connection, running)
-  else if (running.pid === undefined)
-    refuse('command_not_run', 'the guest’s login shell ended before running the command')
+const ask = (calls: Calls, words: (string | number)[]): Promise<Buffer> =>
+  calls.call({ words: [shortCommands, ...words], timeoutSecs: callSecs })
+
+const nothing = { bytes: Buffer.alloc(0), isCut: false }
+
+const msUntil = (deadline: number): number =>
+  Math.max(0, Math.min(longestWaitMs, Math.ceil(deadline - performance.now())))
+
+function asLost(error: unknown): never {
+  const isLost = error instanceof Refusal && (error.code === 'guest_unavailable' || error.code === 'exec_unknown')
+  throw isLost ? new CommandLost(error.detail ?? 'the guest was lost while the command ran') : error
+}
+
+function unlessRefused(error: unknown): undefined {
+  if (!(error instanceof Refusal)) throw error
+  return undefined
 }

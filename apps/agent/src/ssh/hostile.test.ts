@@ -11,13 +11,13 @@ import {
   connectToServer,
   endOf,
   message,
+  runOver,
   type ServerOptions,
   sayRaw,
   startServer,
 } from '../testing/ssh-server.ts'
 import { discardOutput } from './channels.ts'
 import type { SshConnection } from './connection.ts'
-import { execOverSsh } from './exec.ts'
 import { newPair } from './keys.ts'
 import { channelsToClose, logIn } from './login.ts'
 
@@ -58,7 +58,7 @@ describe('ends no process', () => {
     ['both, again and again', [eof, eof, (n: number) => moreData(n, 'a'), (n: number) => data(n, 'b'), eof]],
   ])('by %s', async (_what, messages) => {
     const connection = await connected(sending(...messages))
-    await expect(execOverSsh(connection, command(1))).rejects.toMatchObject({ refusal: true })
+    await expect(runOver(connection, command(1))).rejects.toMatchObject({ refusal: true })
     connection.probe()
     await expect(connection.openChannel('true', discardOutput)).resolves.toBeUndefined()
   })
@@ -69,7 +69,7 @@ describe('ends no process', () => {
         for (const one of [eof(n), moreData(n, 'a'), data(n, 'b')]) sayRaw(client, one)
       },
     })
-    await expect(execOverSsh(connection, command(1))).rejects.toMatchObject({ refusal: true })
+    await expect(runOver(connection, command(1))).rejects.toMatchObject({ refusal: true })
   })
 })
 

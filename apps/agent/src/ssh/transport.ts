@@ -9,43 +9,38 @@ import {
   type UploadCommand,
   type UploadResult,
 } from '@dormouse/contract'
-import {
-  type ChooseRange,
-  type Conversation,
-  type ConversationListener,
-  deadlineOf,
-  type EntriesRequest,
-  type FileDownload,
-  type FileUpload,
-  type GuestAgent,
-  type GuestTransport,
-  type RangeDownload,
-  type UploadAppend,
+import type {
+  ChooseRange,
+  EntriesRequest,
+  FileDownload,
+  FileUpload,
+  GuestAgent,
+  GuestCall,
+  GuestTransport,
+  RangeDownload,
+  UploadAppend,
 } from '../driver/guest-transport.ts'
-import { before } from '../mechanics/deadlines.ts'
-import { startedTooLate } from '../scripts/exec-result.ts'
 import { openArchiveOverSsh, unpackOverSsh } from './archives.ts'
+import type { GuestCalls } from './calls.ts'
 import type { SshConnection } from './connection.ts'
-import { converseOverSsh } from './conversation.ts'
 import { changeOverSsh, listOverSsh } from './entries.ts'
-import { execOverSsh } from './exec.ts'
+import { runCommand } from './exec.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
 import { appendOverSsh, uploadStepOverSsh } from './uploads.ts'
-import type { WarmShell } from './warm-shell.ts'
 
 export interface SshAccess {
   connection: SshConnection
-  warmShell: WarmShell
+  calls: GuestCalls
 }
 
 export class SshTransport implements GuestTransport {
   readonly #connection: SshConnection
-  readonly #warmShell: WarmShell
+  readonly #calls: GuestCalls
   readonly #agent: GuestAgent
 
-  constructor({ connection, warmShell }: SshAccess, agent: GuestAgent) {
+  constructor({ connection, calls }: SshAccess, agent: GuestAgent) {
     this.#connection = connection
-    this.#warmShell = warmShell
+    this.#calls = calls
     this.#agent = agent
   }
 
@@ -64,18 +59,12 @@ export class SshTransport implements GuestTransport {
     this.#connection.inBackground(this.#connected())
   }
 
-  async bringIn(): Promise<void> {
-    await this.#connection.meet()
+  exec(command: ExecCommand, deadline?: number): Promise<ExecResult> {
+    return runCommand(this.#calls, command, deadline)
   }
 
-  async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
-    const connection = await before(deadline, this.#connected())
-    if (!connection) throw startedTooLate()
-    return execOverSsh(connection, command, this.#warmShell, deadline)
-  }
-
-  async converse(script: string, listener: ConversationListener): Promise<Conversation | undefined> {
-    return this.#connection.isReady ? converseOverSsh(this.#connection, script, listener) : undefined
+  call(call: GuestCall, how?: { repeats?: boolean }): Promise<Buffer> {
+    return this.#calls.call(call, how)
   }
 
   async createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload> {
@@ -114,7 +103,7 @@ export class SshTransport implements GuestTransport {
   async #connected(): Promise<SshConnection> {
     if (this.#connection.isReady) return this.#connection
     await this.#connection.connect()
-    this.#warmShell.prepare()
+    this.#calls.prepare()
     if (this.#connection.isReady) return this.#connection
     return refuse('guest_unavailable', 'the guest runs as many commands at once as its SSH server takes')
   }

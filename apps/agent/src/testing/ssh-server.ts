@@ -2,14 +2,21 @@
 // command, or a shell does.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
-import { newId, Refusal } from '@dormouse/contract'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type ExecCommand, newId, Refusal } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import ssh2, { type Connection, type Server, type ServerChannel, type ServerConfig } from 'ssh2'
 import { unknownActivity } from '../driver/guest-activity.ts'
 import type { GuestAgent } from '../driver/guest-transport.ts'
 import { openSocket } from '../mechanics/open-socket.ts'
+import { programIn, supervisorPlaces } from '../scripts/supervisor.ts'
+import { supervisorProgram } from '../scripts/supervisor-program.ts'
+import { GuestCalls } from '../ssh/calls.ts'
 import { SshConnection } from '../ssh/connection.ts'
+import { runCommand } from '../ssh/exec.ts'
 import { newPair, SshKeys } from '../ssh/keys.ts'
 
 export interface ConnectedServer {
@@ -112,40 +119,68 @@ interface Internals {
 
 const numberOf = (session: object) => (session as { _chanInfo: { outgoing: { id: number } } })._chanInfo.outgoing.id
 
-export interface ConnectedShells extends Pick<ConnectedServer, 'connection' | 'close'> {
-  /** The process of each command, in the order of their start. */
-  shells: { command: string; process: ChildProcess }[]
-}
-
 interface ShellsOptions {
-  /** The next command starts when this resolves. */
-  free?: () => Promise<unknown>
   /** A command that each shell runs first. */
   greeting?: string
   shell?: string
 }
 
-/** The guest runs its commands in shells of this machine; `close` kills them. */
-export async function connectToShells({ free, greeting = '', shell: program = '/bin/sh' }: ShellsOptions = {}) {
-  const shells: ConnectedShells['shells'] = []
-  const { connection, close } = await connectToServer(
-    (channel, command) => {
-      const shell = spawn(program, ['-c', greeting + command], { detached: true })
-      shells.push({ command, process: shell })
-      channel.pipe(shell.stdin).on('error', () => undefined)
-      shell.stdout.pipe(channel, { end: false })
-      shell.stderr.pipe(channel.stderr, { end: false })
-      shell.on('close', (code, signal) => {
-        if (signal) channel.exit(signal)
-        else channel.exit(code ?? 1)
-        channel.end()
-      })
-    },
-    { free },
-  )
+/** A guest's commands run in shells of this machine, with our program in a folder of its own; `close` kills them. */
+export class LocalShells {
+  /** The process of each command, in the order of their start. */
+  readonly started: { command: string; process: ChildProcess }[] = []
+  readonly #place = mkdtempSync(join(tmpdir(), 'dormouse-guest-'))
+  readonly #program: string
+  readonly #greeting: string
+
+  constructor({ greeting = '', shell = '/bin/sh' }: ShellsOptions = {}) {
+    this.#program = shell
+    this.#greeting = greeting
+    writeFileSync(programIn(this.#place), supervisorProgram, { mode: 0o755 })
+  }
+
+  answer(channel: ServerChannel, command: string): void {
+    const inPlace = command
+      .replaceAll('/run/dormouse', `${this.#place}/run`)
+      .replaceAll(supervisorPlaces[0], this.#place)
+    const shell = spawn(this.#program, ['-c', this.#greeting + inPlace], { detached: true })
+    this.started.push({ command, process: shell })
+    channel.pipe(shell.stdin).on('error', () => undefined)
+    shell.stdout.pipe(channel, { end: false })
+    shell.stderr.pipe(channel.stderr, { end: false })
+    shell.on('close', (code, signal) => {
+      if (signal) channel.exit(signal)
+      else channel.exit(code ?? 1)
+      channel.end()
+    })
+  }
+
+  close(): void {
+    for (const { process } of this.started) process.kill('SIGKILL')
+    rmSync(this.#place, { recursive: true, force: true })
+  }
+}
+
+export interface ConnectedShells extends Pick<ConnectedServer, 'connection' | 'close'> {
+  shells: LocalShells['started']
+}
+
+/** `free`: the next command starts when this resolves. */
+export async function connectToShells({ free, ...how }: ShellsOptions & { free?: () => Promise<unknown> } = {}) {
+  const local = new LocalShells(how)
+  const { connection, close } = await connectToServer(local.answer.bind(local), { free })
   const end = () => {
     close()
-    for (const { process } of shells) process.kill('SIGKILL')
+    local.close()
   }
-  return { connection, shells, close: end } satisfies ConnectedShells
+  return { connection, shells: local.started, close: end } satisfies ConnectedShells
+}
+
+const callsOf = new WeakMap<SshConnection, GuestCalls>()
+
+/** Runs a command to its end in the guest of a connection. */
+export function runOver(connection: SshConnection, command: ExecCommand) {
+  const calls = callsOf.get(connection) ?? new GuestCalls(connection)
+  callsOf.set(connection, calls)
+  return runCommand(calls, command)
 }

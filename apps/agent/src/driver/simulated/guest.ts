@@ -24,6 +24,7 @@ import {
   type FileDownload,
   type FileUpload,
   type GuestAgent,
+  type GuestCall,
   type GuestTransport,
   type ProgramEnd,
   type RangeDownload,
@@ -37,7 +38,7 @@ import { asBytes, asText, isFolder, piecesOf, refuseUnread, refuseUnwritable } f
 import { asksForAddress, bringsIn, sealing } from './known-scripts.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
-import { isSupervisor, runSupervisor } from './supervisor.ts'
+import { runSupervisor } from './supervisor.ts'
 import { simulatedAppend, simulatedStep } from './uploads.ts'
 
 export interface GuestMachine {
@@ -101,16 +102,12 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
     return { exitCode: exitCode ?? undefined, signal: undefined, stdout: out, stderr: err }
   }
 
-  /** It has it always. */
-  async bringIn(): Promise<void> {}
-
   #setClock(): void {
     const domain = this.#running()
     this.#machine.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
   }
 
   async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
-    if (isSupervisor(command.command[0]!)) return this.#supervise(command, deadline)
     await this.ping()
     this.#machine.faults.lastExec = command
     await this.#machine.faults.enter('exec')
@@ -145,28 +142,30 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
     return 0
   }
 
-  async #supervise(command: ExecCommand, deadline: number): Promise<ExecResult> {
+  async call({ words: given, input = '', timeoutSecs }: GuestCall): Promise<Buffer> {
     this.#running()
     await this.#machine.faults.enter('supervise')
     if (this.#machine.faults.silent(this.#desktopId)) refuse('guest_unavailable', 'the guest does not answer')
-    const words = [command.command].flat()
+    const words = given.map(String)
     const alive = this.#machine.alive(this.#desktopId)
-    const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - performance.now())))
+    const late = AbortSignal.timeout(timeoutSecs * 1_000)
     const ended = AbortSignal.any([late, alive])
     const { bootId } = this.#running().memory
+    const command: ExecCommand = {
+      ...{ desktopId: this.#desktopId, generation: 0, command: words, stdin: null, timeoutSecs },
+      ...startedBy(words),
+    }
     const short = this.#world(command, ended, late)
     const world = {
       ...short,
-      ...(words[2] === 'start' && { sleep: (ms: number) => this.#sleepOn(ms, bootId) }),
+      ...(words[1] === 'start' && { sleep: (ms: number) => this.#sleepOn(ms, bootId) }),
       bootId,
       paths: (folder: string) => this.#files().filter((path) => path.startsWith(folder)),
       // It ends with the guest, whatever it did.
       inBackground: (work: Promise<void>) => void work.catch(() => undefined),
     }
     this.#refuseNoFolder(command)
-    const stdout = await runSupervisor(world, words, command.stdin ?? '')
-    const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
-    return { ...none, exitCode: 0, stdout }
+    return runSupervisor(world, words, Buffer.from(input))
   }
 
   #refuseNoFolder(command: ExecCommand): void {
@@ -184,10 +183,6 @@ export class SimulatedGuest implements GuestTransport, GuestAgent {
       await new Promise((resolve) => setTimeout(resolve, stepMs).unref())
       if (domain?.state === 'running') leftMs -= stepMs
     }
-  }
-
-  async converse(): Promise<undefined> {
-    return undefined
   }
 
   /** Ignores its mode. */
@@ -367,4 +362,11 @@ function asKept({ exitCode, stdout, stderr }: { exitCode: number | null; stdout:
     stdoutTruncated: stdout.length > execOutputMaxBytes,
     stderrTruncated: stderr.length > execOutputMaxBytes,
   }
+}
+
+/** Folder and variables of a command that is started. */
+function startedBy(words: string[]): Pick<ExecCommand, 'cwd' | 'env'> {
+  if (words[1] !== 'start') return { cwd: null, env: {} }
+  const variables = words.slice(10, 10 + Number(words[9])).map((each) => each.split(/=(.*)/s, 2) as [string, string])
+  return { cwd: words[7] || null, env: Object.fromEntries(variables) }
 }

@@ -34,26 +34,30 @@ const [tty, hasInput] = [1, 2]
 const pollMs = 10
 const timedOut = 'timeout'
 
-export const isSupervisor = (program: string): boolean => /\/supervise-[0-9a-f]{12}$/.test(program)
+export async function runSupervisor(world: SupervisorWorld, words: string[], input: Buffer): Promise<Buffer> {
+  return Buffer.from(await answerTo(world, words, input))
+}
 
-export async function runSupervisor(world: SupervisorWorld, words: string[], stdin: string): Promise<string> {
-  const [, folder = '', operation = '', id = '', ...args] = words
+async function answerTo(world: SupervisorWorld, words: string[], input: Buffer): Promise<string> {
+  const [where = '', operation = '', id = '', ...args] = words
+  const folder = `/var/lib/dormouse/${where}`
   const path = `${folder}/${id}`
   const read = () => lookAgain(world, path)
-  if (operation === 'check') return 'ready\n'
   if (operation === 'list') {
     const all = world.paths(`${folder}/`).map((each) => [each, JSON.parse(world.read(each)!) as Kept] as const)
     const listed = all.filter(([, kept]) => id !== 'running' || stateOf(world, kept) === 'running')
     return `${listed.map(([each, kept]) => statusOf(world, each.slice(folder.length + 1), kept)).join('')}all\n`
   }
   if (operation === 'start' && !read()) {
-    if (!isSupervisor(args[4] ?? '') && !isProgram(args[4] ?? '')) return 'no absent\n'
-    start(world, path, args)
+    const argv = args.slice(7 + Number(args[6]))
+    if (!isProgram(argv[0] ?? '')) return 'no program\n'
+    start(world, path, args, argv)
   }
+  if (operation === 'watch.start' && !read()) start(world, path, ['8'], ['dormouse', folder, 'watch', id, ...args])
   const kept = read()
   if (!kept) return 'no unknown\n'
   if (operation === 'read') return readOutput(world, read, id, args)
-  if (operation === 'write') return write(world, path, kept, args, stdin)
+  if (operation === 'write') return write(world, path, kept, args, input)
   if (operation === 'remove') {
     world.remove(path)
     return 'removed\n'
@@ -62,7 +66,7 @@ export async function runSupervisor(world: SupervisorWorld, words: string[], std
   return statusOf(world, id, read()!)
 }
 
-function start(world: SupervisorWorld, path: string, [flags, timeout, _columns, _rows, ...argv]: string[]): void {
+function start(world: SupervisorWorld, path: string, [flags, timeout = '0']: string[], argv: string[]): void {
   const kept: Kept = {
     bootId: world.bootId,
     createdAt: Math.floor(world.nowMs() / 1_000),
@@ -115,14 +119,14 @@ async function readOutput(
     const bytes = Buffer.from(stream === 'err' ? kept.stderr : kept.stdout)
     if (bytes.length > offset || stateOf(world, kept) !== 'running' || Date.now() >= until) {
       const part = bytes.subarray(offset, offset + most)
-      return `${statusOf(world, id, kept)}data ${Math.min(offset, bytes.length)} ${part.length}\n${part.toString('base64')}`
+      return `${statusOf(world, id, kept)}data ${Math.min(offset, bytes.length)} ${part.length}\n${part.toString()}`
     }
     await world.sleep(pollMs)
   }
 }
 
-function write(world: SupervisorWorld, path: string, kept: Kept, [offset, ends]: string[], data: string): string {
-  const [before, given] = [Buffer.from(kept.stdin, 'base64'), Buffer.from(data, 'base64')]
+function write(world: SupervisorWorld, path: string, kept: Kept, [offset, ends]: string[], given: Buffer): string {
+  const before = Buffer.from(kept.stdin, 'base64')
   if ((kept.flags & hasInput) === 0) return 'no input\n'
   if (Number(offset) > before.length) return `gap ${before.length}\n`
   const more = given.subarray(before.length - Number(offset))

@@ -1,14 +1,14 @@
 // Guarantee: whatever a guest sends in place of answers, it takes no more memory here than the answers may have bytes.
 import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
-import { ServedAnswers } from './served.ts'
+import { CallAnswers } from './calls.ts'
 
-const maxBytes = 768 * 1024
+const maxBytes = 2 * 1024 * 1024 + 64 * 1024
 const chunkPieces = 8 * 1024
 const refused = expect.objectContaining({ code: 'guest_unavailable', message: expect.stringContaining('not valid') })
 
 test('answers in pieces of one byte take the memory of their bytes, and are refused above the limit', () => {
-  const answers = new ServedAnswers()
+  const answers = new CallAnswers()
   const tags = [1, 2]
   for (const tag of tags) answers.expect(tag)
   const before = usedBytes()
