@@ -61,9 +61,9 @@ async function putNode(desktopId: string): Promise<void> {
   const end = (socket: ConstructorParameters<typeof Channel>[0]) => new Channel(socket)
   await using joint = await joined(end, end)
   bench.dialBack = async () => joint.right
-  const file = { path: '/opt/node', mode: 0o755, owner: null, channel: 'channel-of-a-test' }
-  const steps = { stepTimeoutSecs: 60, queueTimeoutSecs: 60 }
-  const written = bench.ask('guest.writeFile', { desktopId, generation: 1, ...file, ...steps })
+  const body = { path: '/opt/node', mode: 0o755, owner: null }
+  const steps = { channel: 'channel-of-a-test', stepTimeoutSecs: 60, queueTimeoutSecs: 60 }
+  const written = bench.ask('guest.stream', { desktopId, generation: 1, stream: 'file.write', body, ...steps })
   await Promise.all([written, pipeline(createReadStream(process.execPath), joint.left)])
 }
 

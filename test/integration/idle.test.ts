@@ -118,16 +118,18 @@ test('a command in flight keeps it awake, and what ends it lets it sleep', async
   await sleeps(stack, id)
 })
 
+const trueExec = { call: 'exec', body: { command: 'true', timeout_secs: 5 }, timeoutSecs: 5 } as const
+
 test('what its host knows last decides: it refuses, and nothing of that is left', async () => {
   await using stack = await testbed()
   const { id, generation } = await stack.desktop('awake')
   const { links } = stack.replica.parts
-  const late = { desktopId: id, generation, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs: 5 }
+  const late = { desktopId: id, generation, ...trueExec }
   let refused: string | undefined
   stack.failpoints.set('hibernate.save.before', async () => {
     if (refused) return
     refused = (await stack.client.listOperations(id)).operations[0]!.id
-    await links.command(stack.host.id, 'guest.exec', late)
+    await links.command(stack.host.id, 'guest.call', late)
     await setTimeoutOf(stack, longSecs, id)
   })
   await setTimeoutOf(stack, 1, id)
@@ -195,8 +197,8 @@ test('what waits behind a hibernation that its host refuses takes effect, and no
   await beginsToSleep(stack, ...ids)
   const begun = await Promise.all(cases.map(([kind], i) => stack.begin(ids[i]!, kind)))
   for (const desktopId of ids) {
-    const late = { desktopId, generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs: 5 }
-    await links.command(stack.host.id, 'guest.exec', late)
+    const late = { desktopId, generation: 1, ...trueExec }
+    await links.command(stack.host.id, 'guest.call', late)
   }
   stack.failpoints.set('hibernate.save.before', undefined)
   hibernation.go()

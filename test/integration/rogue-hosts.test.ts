@@ -338,7 +338,7 @@ describe('what a host answers', () => {
       'desktop.ensureAwake': () => awake(),
       'desktop.ensureAsleep': async () => ({ state: 'absent', memoryLost: false }),
       'desktop.ensureDestroyed': async () => ({}),
-      'guest.exec': () => exec(),
+      'guest.call': () => exec(),
     }
     const peer = await rogue.linked({ facts, handlers })
     beat = () => peer.call('host.heartbeat', { facts: { ...modestFacts, ...facts }, running: [], activity: [] })
@@ -353,7 +353,7 @@ describe('what a host answers', () => {
   })
 
   test('that cannot be read is none: 503', async () => {
-    exec = async () => ({ exitCode: 'zero' })
+    exec = async () => ({ exit_code: 'zero' })
     const { status, json } = await stack.exec(id, 'true')
     expect([status, json.code]).toEqual([503, 'host_unreachable'])
     expect(stack.chronicle.find(/the answer of a host was invalid/)).toMatchObject([{ host: rogue.id }])

@@ -41,8 +41,11 @@ describe('in a guest', () => {
     const began = [command(of), upload(of), download(of)]
     await Promise.all(began.map(({ under }) => under))
     const causedAt = performance.now()
+    // A command may go on to its end.
     const late = (who: string) =>
-      new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error(`nobody told the ${who}`)).unref())
+      new Promise<never>((_, reject) =>
+        setTimeout(reject, who === 'command' ? 3 * soonMs : soonMs, new Error(`nobody told the ${who}`)).unref(),
+      )
     const ended = began.map(async ({ ended }): Promise<Told> => [await ended, performance.now() - causedAt])
     await cause()
     const answers = await Promise.all(
@@ -66,7 +69,7 @@ describe('in a guest', () => {
   /** `under` resolves once the guest is at it. */
   function command(of: GuestStage) {
     const mark = `/run/mark-${Math.random()}`
-    const ended = codeOf(of.exec(`touch ${mark}; sleep 15`))
+    const ended = codeOf(of.exec(`touch ${mark}; sleep 10`))
     return { ended, under: waitFor(async () => (await codeOf(of.get(mark))) === 'done', 10_000) }
   }
 

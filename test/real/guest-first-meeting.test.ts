@@ -66,16 +66,10 @@ test('a guest whose program was removed gets it again', async () => {
   const fence = fenceOf(id, 1, 1)
   await bench.awake(fence, 'allow', 'make', guestSpec)
   await bench.run(id, 'rm /var/lib/dormouse/supervise-*')
-  const request = { ...fence, execId: newId(), command: 'echo again', cwd: null, env: {}, timeoutSecs: null }
+  const exec = { id: newId() }
   const guest = bench.parts.guests.guest(id)
-  await bench.parts.execs.start(guest, {
-    ...request,
-    hasInput: false,
-    tty: null,
-    keepAwake: false,
-    waitForReader: false,
-  })
-  const read = { ...fence, execId: request.execId, stream: 'stdout' as const, offset: 0, maxBytes: 100, waitMs: 10_000 }
+  await bench.parts.execs.start(guest, { ...exec, command: 'echo again', env: {} })
+  const read = { ...exec, stream: 'stdout' as const, offset: 0, max_bytes: 100, wait_ms: 10_000 }
   const { data } = await bench.parts.execs.read(guest, read)
   expect(Buffer.from(data, 'base64').toString()).toBe('again\n')
 })

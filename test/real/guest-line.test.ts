@@ -54,7 +54,7 @@ const activityOf = (id: string) => processes.activity(nameOf(id))
 async function awakeDesktop(): Promise<string> {
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-  await waitFor(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
+  await bench.run(id, 'true')
   return id
 }
 

@@ -14,10 +14,10 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type ExecReport, newId } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import { waitFor } from '../../../test/wait-for.ts'
-import { answerOf, parseStatus } from '../src/scripts/supervisor.ts'
+import { answerOf, type ExecReport, parseStatus } from '../src/scripts/supervisor.ts'
 import { supervisorProgram } from '../src/scripts/supervisor-program.ts'
 
 const MiB = 1024 * 1024
@@ -28,7 +28,7 @@ chmodSync(program, 0o700)
 
 let kept = ''
 const clear = () => {
-  for (const { execId } of kept === '' ? [] : list()) run('remove', execId, 5_000)
+  for (const { id } of kept === '' ? [] : list()) run('remove', id, 5_000)
 }
 beforeEach(() => {
   clear()
@@ -104,6 +104,6 @@ test.each([
 test('those that run are listed alone', async () => {
   await ended(0)
   const running = start('sleep 1000')
-  for (let i = 0; i < 2; i++) expect(list('running').map(({ execId }) => execId)).toEqual([running])
+  for (let i = 0; i < 2; i++) expect(list('running').map(({ id }) => id)).toEqual([running])
   expect(list()).toHaveLength(2)
 })

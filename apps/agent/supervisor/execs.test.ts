@@ -19,11 +19,11 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type ExecReport, newId } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
 import { afterAll, expect, test } from 'vitest'
 import { compile, compiler } from '../../../scripts/testbed/static-program.ts'
 import { waitFor } from '../../../test/wait-for.ts'
-import { answerOf, parseRead, parseStatus } from '../src/scripts/supervisor.ts'
+import { answerOf, type ExecReport, parseRead, parseStatus } from '../src/scripts/supervisor.ts'
 import { supervisorCompiler, supervisorProgram } from '../src/scripts/supervisor-program.ts'
 import { supervisorSource } from './build.ts'
 
@@ -85,10 +85,10 @@ test('exit code, signal and both streams are the command’s; the same id again 
   const file = join(folder, 'times')
   const id = start(`echo x >>${file}; echo out; echo err >&2; exit 7`)
   start('echo another', {}, id)
-  expect(await ended(id)).toMatchObject({ state: 'exited', exitCode: 7, signal: null, stdout: { start: 0, end: 4 } })
+  expect(await ended(id)).toMatchObject({ state: 'exited', exit_code: 7, signal: null, stdout: { start: 0, end: 4 } })
   expect([read(id).bytes.toString(), read(id, 0, { stream: 'err' }).bytes.toString()]).toEqual(['out\n', 'err\n'])
   expect(readFileSync(file, 'utf8')).toBe('x\n')
-  expect(await ended(start('kill -9 $$'))).toMatchObject({ exitCode: null, signal: 9, reason: null })
+  expect(await ended(start('kill -9 $$'))).toMatchObject({ exit_code: null, signal: 9, reason: null })
   const late = start('sleep 60 & wait', { timeoutSecs: 1 })
   expect(await ended(late)).toMatchObject({ signal: 9, reason: 'timeout' })
 })
@@ -117,7 +117,7 @@ test('a program is looked up as the system does: an empty part of PATH is the pr
       cwd: folder,
       env: { PATH },
     })
-    expect([PATH, (await ended(id)).exitCode]).toEqual([PATH, 3])
+    expect([PATH, (await ended(id)).exit_code]).toEqual([PATH, 3])
   }
 })
 
@@ -163,7 +163,7 @@ test('a reader that waits gets bytes when they come, and the end', async () => {
   await closed
   expect(said).toContain('data 0 4\nsoon')
   write(id, 4, '', true)
-  expect(read(id, 4, { waitMs: 20_000 }).exec).toMatchObject({ state: 'exited', exitCode: 0 })
+  expect(read(id, 4, { waitMs: 20_000 }).exec).toMatchObject({ state: 'exited', exit_code: 0 })
 })
 
 test('input: equal offsets append, lower ones trim, higher ones are refused; it ends once', async () => {
@@ -193,7 +193,7 @@ test('input beyond what the command has read waits, and goes on from where it wa
 test('what a command leaves in the background keeps running, and its end is not waited for', async () => {
   const file = join(folder, 'left')
   const id = start(`(sleep 0.2; echo more; echo done >${file}) & echo first`)
-  expect(await ended(id)).toMatchObject({ exitCode: 0, stdout: { end: 6 } })
+  expect(await ended(id)).toMatchObject({ exit_code: 0, stdout: { end: 6 } })
   await waitFor('the rest', () => existsSync(file))
   expect(get(id).stdout.end).toBe(6)
 })
@@ -214,7 +214,7 @@ test('a terminal has its size, its input and its end', async () => {
   write(id, 0, 'go\n')
   await waitFor('the second size', () => read(id).bytes.toString().includes('30 100'))
   expect(write(id, 3, '', true)).toBe('end 3')
-  expect(await ended(id)).toMatchObject({ exitCode: 0, tty: true })
+  expect(await ended(id)).toMatchObject({ exit_code: 0, tty: true })
 })
 
 test('an exec whose supervisor was killed is lost, never a success, and its output is kept', async () => {
@@ -223,7 +223,7 @@ test('an exec whose supervisor was killed is lost, never a success, and its outp
   const command = readFileSync(join(kept, id, 'head')).readUInt32LE(84)
   const supervisor = Number(readFileSync(`/proc/${command}/stat`, 'utf8').split(' ')[3])
   process.kill(supervisor, 'SIGKILL')
-  expect(await ended(id)).toMatchObject({ state: 'lost', reason: 'supervisor', exitCode: null, stdout: { end: 5 } })
+  expect(await ended(id)).toMatchObject({ state: 'lost', reason: 'supervisor', exit_code: null, stdout: { end: 5 } })
   expect(read(id).bytes.toString()).toBe('kept\n')
   process.kill(-command, 'SIGKILL')
 })
@@ -237,7 +237,7 @@ test('after a boot a running exec is lost; what had reached the disk is kept', a
   page.write('another-boot', 8)
   page.fill(0, 64, 72)
   writeFileSync(head, page)
-  expect(get(id)).toMatchObject({ state: 'lost', reason: 'boot', exitCode: null, stdout: { start: 0, end: 5 } })
+  expect(get(id)).toMatchObject({ state: 'lost', reason: 'boot', exit_code: null, stdout: { start: 0, end: 5 } })
   expect(read(id).bytes.toString()).toBe('kept\n')
 })
 
@@ -291,7 +291,7 @@ test('a command whose reader has gone goes on, and says what was dropped; a time
   readAt.writeUInt32LE(readAt.readUInt32LE() - 60)
   writeSync(head, readAt, 0, 4, 180)
   closeSync(head)
-  const { stdout, exitCode } = await ended(id)
-  expect([exitCode, stdout.end, stdout.start]).toEqual([0, big, big - 16 * 2 ** 20])
+  const { stdout, exit_code } = await ended(id)
+  expect([exit_code, stdout.end, stdout.start]).toEqual([0, big, big - 16 * 2 ** 20])
   expect(read(id).from).toBe(stdout.start)
 })

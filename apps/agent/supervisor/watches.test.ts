@@ -25,7 +25,6 @@ const place = mkdtempSync(join(tmpdir(), 'dormouse-watches-'))
 const program = join(place, 'program')
 writeFileSync(program, supervisorProgram)
 chmodSync(program, 0o700)
-const target = { desktopId: newId(), generation: 1 }
 const watches = new GuestWatches()
 const started: string[] = []
 
@@ -36,22 +35,21 @@ const guest = {
 } as unknown as GuestTransport
 
 afterAll(async () => {
-  for (const watchId of started) await watches.remove(guest, { ...target, watchId })
+  for (const id of started) await watches.remove(guest, { id })
   rmSync(place, { recursive: true })
 })
 
 async function start(path: string, recursive: boolean) {
-  const watchId = newId()
-  started.push(watchId)
-  let { next } = await watches.start(guest, { ...target, watchId, path, recursive })
-  const read = (offset: number, waitMs: number | null = null) =>
-    watches.read(guest, { ...target, watchId, offset, waitMs })
+  const id = newId()
+  started.push(id)
+  let { next } = await watches.start(guest, { id, path, recursive })
+  const read = (offset: number, waitMs = 0) => watches.read(guest, { id, offset, wait_ms: waitMs })
   /** What came, in short, once the last of it is there. */
   const until = (last: string) =>
     waitFor(`${last} in a watch`, async () => {
       const { changes } = await read(next)
-      const lines = changes.map(({ type, isFolder, path: at, to }) =>
-        [type, isFolder ? 'folder' : 'file', ...[at, to].flatMap((one) => (one === null ? [] : one.slice(path.length)))]
+      const lines = changes.map(({ type, folder, path: at, to }) =>
+        [type, folder ? 'folder' : 'file', ...[at, to].flatMap((one) => (one === null ? [] : one.slice(path.length)))]
           .join(' ')
           .replace(/ $/, ' .'),
       )
@@ -59,7 +57,7 @@ async function start(path: string, recursive: boolean) {
       next = (await read(next)).next
       return lines
     })
-  return { watchId, read, until, next: () => next }
+  return { id, read, until, next: () => next }
 }
 
 const folderOf = () => mkdtempSync(join(place, 'watched-'))
@@ -137,14 +135,14 @@ test('what nobody reads is kept up to a limit, and the reader is told where some
 
 test('a watch ends with its folder and with its limits, and one that is not there has missed something', async () => {
   const folder = folderOf()
-  const { read, next, watchId } = await start(folder, true)
+  const { read, next, id } = await start(folder, true)
   rmdirSync(folder)
   await waitFor('its end', async () => (await read(next())).ended)
-  expect(await watches.read(guest, { ...target, watchId: newId(), offset: 5, waitMs: null })).toMatchObject({
+  expect(await watches.read(guest, { id: newId(), offset: 5, wait_ms: 0 })).toMatchObject({
     missed: true,
     ended: true,
   })
-  await watches.remove(guest, { ...target, watchId })
+  await watches.remove(guest, { id })
   const refused = (path: string) => start(path, false).catch((error: { code: string }) => error.code)
   expect(await refused(join(folder, 'none'))).toBe('file_not_found')
   expect(await refused(program)).toBe('not_directory')

@@ -21,6 +21,7 @@ import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
 import { EventPartitions } from './events/partitions.ts'
 import { AwakeDesktops } from './guest/awake.ts'
+import { GuestCaller } from './guest/calls.ts'
 import { Entries } from './guest/entries.ts'
 import { prune as pruneExecs } from './guest/exec-store.ts'
 import { Execs } from './guest/execs.ts'
@@ -203,18 +204,17 @@ function openGuests(
   const awake = new AwakeDesktops(desktops)
   const transfers = new Transfers(awake, links, channels)
   const log = logOf('guest')
-  const guests = new Guests(awake, links, transfers)
-  const execs = new Execs({ awake, leadership, links })
+  const calls = new GuestCaller(awake, links)
+  const guests = new Guests(calls, transfers)
+  const execs = new Execs({ awake, leadership, calls })
   return {
     guests,
-    uploads: new Uploads({ pool, leadership, links, awake, transfers, log }),
-    entries: new Entries(awake, links),
+    uploads: new Uploads({ pool, leadership, links, awake, calls, transfers, log }),
+    entries: new Entries(calls),
     fileUrls: new FileUrls({ pool, leadership, principals, desktops, failpoints, log }),
     execs,
-    keyedExecs: new KeyedExecs(execs, ({ caller, desktopId, requestId }, body) =>
-      guests.exec(caller, desktopId, body, requestId),
-    ),
-    watches: new Watches(awake, links),
+    keyedExecs: new KeyedExecs(execs, (asking, body) => guests.exec(asking, body)),
+    watches: new Watches(awake, calls),
   }
 }
 

@@ -2,20 +2,15 @@
 import { z } from 'zod'
 import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
-import { durationMs, durationSecs, listOf, said } from './bounds.ts'
+import { durationMs, listOf, said } from './bounds.ts'
 import { clipboardCommands } from './clipboard.ts'
-import { changeEntryCommand, changeEntryResult, listEntriesCommand, listEntriesResult } from './entries.ts'
-import { execCommands } from './execs.ts'
-import { execOutputMaxBytes } from './guest.ts'
+import { guestCommands } from './guest-calls.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
-import { byteRange } from './ranges.ts'
 import { streamClaim } from './streams.ts'
-import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
-import { watchCommands } from './watches.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
@@ -48,59 +43,30 @@ export const wakeSource = z.object({
 })
 export type WakeSource = z.infer<typeof wakeSource>
 
-export const execCommand = z.object({
-  desktopId: id,
-  generation: z.int(),
-  command: z.union([z.string(), z.array(z.string())]),
-  cwd: z.string().nullable(),
-  env: z.record(z.string(), z.string()),
-  stdin: z.string().nullable(),
-  timeoutSecs: durationSecs,
+/** A command that an agent runs in a guest to its end. */
+export interface ExecCommand {
+  desktopId: string
+  generation: number
+  command: string | string[]
+  cwd: string | null
+  env: Record<string, string>
+  stdin: string | null
+  timeoutSecs: number
   /** A command that reaches its timeout is a result, with what it had printed; otherwise a refusal. */
-  showsTimeout: z.boolean().optional(),
-})
-export type ExecCommand = z.infer<typeof execCommand>
+  showsTimeout?: boolean | undefined
+}
 
-const output = z.string().max(execOutputMaxBytes)
-export const execResult = z.object({
-  exitCode: z.int().nullable(),
-  signal: z.int().nullable(),
-  stdout: output,
-  stderr: output,
-  stdoutTruncated: z.boolean(),
-  stderrTruncated: z.boolean(),
-  durationMs: z.int().min(0),
+export interface ExecResult {
+  exitCode: number | null
+  signal: number | null
+  stdout: string
+  stderr: string
+  stdoutTruncated: boolean
+  stderrTruncated: boolean
+  durationMs: number
   /** It was ended at its timeout. */
-  timedOut: z.literal(true).optional(),
-})
-export type ExecResult = z.infer<typeof execResult>
-
-/** A transfer over a channel that the agent dials back, and its timeouts. */
-const transfer = z.object({
-  desktopId: id,
-  generation: z.int(),
-  /** Absolute, in the guest. */
-  path: z.string(),
-  channel: channelToken,
-  stepTimeoutSecs: durationSecs,
-  /** How long it may wait for other transfers. */
-  queueTimeoutSecs: durationSecs,
-})
-export const writeFileCommand = transfer.extend({
-  /** Null keeps the file's mode; a new file gets 0644. */
-  mode: z.int().min(0).max(0o7777).nullable(),
-  /** Null: the owner of its folder. */
-  owner: z.string().nullable(),
-})
-export type WriteFileCommand = z.infer<typeof writeFileCommand>
-export const readFileCommand = transfer.extend({
-  /** Null: all of it. */
-  range: byteRange.nullable(),
-  /** The version that the caller has part of: of another one, the whole file is sent. */
-  ifVersion: z.string().max(100).nullable(),
-})
-export type TransferCommand = z.infer<typeof transfer>
-export const writeArchiveCommand = transfer.extend({ owner: z.string().nullable() })
+  timedOut?: true
+}
 
 /** The leader's decision on an inventory item. The agent obeys only while its journal still has `seen`. */
 export const rejoinOrder = z.object({
@@ -271,16 +237,6 @@ export const commands = {
     }),
     result: seenScreen,
   },
-  'guest.exec': { payload: execCommand, result: execResult },
-  /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
-  'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
-  /** A step of an upload that may be interrupted. */
-  'guest.uploadStep': { payload: uploadCommand, result: uploadResult },
-  'guest.appendUpload': { payload: appendUploadCommand, result: appendUploadResult },
-  /** A page of entries of a folder. */
-  'guest.listEntries': { payload: listEntriesCommand, result: listEntriesResult },
-  /** Changes a file, folder or link in the guest. Not idempotent: a repeat may find its own effect. */
-  'guest.changeEntry': { payload: changeEntryCommand, result: changeEntryResult },
   /** What another host must have to take the desktop. */
   'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
   /**
@@ -330,14 +286,7 @@ export const commands = {
   'move.abandon': { payload: fenced, result: z.object({}) },
   /** Old host, the undo of `begin` and `send`: the desktop goes on here as it was. Returns the state that is then true. */
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
-  /** The file's bytes went over the channel, behind a `RangeHead`. It is dialled only once the file is open. */
-  'guest.readFile': { payload: readFileCommand, result: z.object({ size: z.int().min(0) }) },
-  /** A tar archive of the folder went over the channel, which is dialled only once the folder is open. */
-  'guest.readArchive': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
-  /** What the channel's archive holds is in the folder; nothing is, unless all of it has come. */
-  'guest.writeArchive': { payload: writeArchiveCommand, result: z.object({ size: z.int().min(0) }) },
-  ...execCommands,
-  ...watchCommands,
+  ...guestCommands,
   ...clipboardCommands,
 } as const
 

@@ -1,8 +1,6 @@
 // Files and folders of a guest as entries: listing and changing them, in the API and over the link.
 import { z } from 'zod'
-import { durationSecs, listOf } from './bounds.ts'
 import { owner, ownerOfNew } from './guest.ts'
-import { id } from './ids.ts'
 
 export const entriesLimitDefault = 200
 export const entriesLimitMax = 1_000
@@ -26,74 +24,41 @@ export const entryTypes = [
 ] as const
 const entryType = z.enum(entryTypes)
 
-/** An entry as a host reports it. */
-export const guestEntry = z.object({
-  path: z.string().max(pathMaxLength),
-  exact: z.boolean(),
-  type: entryType,
-  size: z.int().min(0),
-  mode: z.int().min(0).max(0o7777),
-  uid: z.int().min(0),
-  gid: z.int().min(0),
-  modifiedMs: z.number().min(-8.64e15).max(8.64e15),
-  target: z.string().max(pathMaxLength).nullable(),
-})
-export type GuestEntry = z.infer<typeof guestEntry>
+/** An entry as the agent has it. */
+export interface GuestEntry {
+  path: string
+  exact: boolean
+  type: EntryJson['type']
+  size: number
+  mode: number
+  uid: number
+  gid: number
+  modifiedMs: number
+  target: string | null
+}
 
 /** The last path of a page of entries, in bytes. */
-const after = z.base64url().max(2 * pathMaxLength)
+export const entryAfter = z.base64url().max(2 * pathMaxLength)
 
-const inGuest = z.object({ desktopId: id, generation: z.int() })
+/** A page of entries as the agent has it. */
+export interface ListEntriesResult {
+  entries: GuestEntry[]
+  next: string | null
+}
 
-export const listEntriesCommand = inGuest.extend({
-  /** Absolute, in the guest. */
-  path: z.string(),
-  /** How many levels below the path; 0 is the path itself, and no link is followed then. */
-  depth: z.int().min(0).max(entriesDepthMax),
-  after: after.nullable(),
-  limit: z.int().min(1).max(entriesLimitMax),
-  timeoutSecs: durationSecs,
-})
-export type ListEntriesCommand = z.infer<typeof listEntriesCommand>
-export const listEntriesResult = z.object({ entries: listOf(guestEntry, entriesLimitMax), next: after.nullable() })
-export type ListEntriesResult = z.infer<typeof listEntriesResult>
-
-const modeBits = z.int().min(0).max(0o7777)
-
-/** One change; paths are absolute. */
-export const entryChange = z.discriminatedUnion('action', [
-  z.object({
-    action: z.literal('mkdir'),
-    path: z.string(),
-    parents: z.boolean(),
-    mode: modeBits.nullable(),
-    /** Null: the owner of its folder. */
-    owner: z.string().nullable(),
-  }),
-  z.object({ action: z.literal('move'), path: z.string(), to: z.string(), overwrite: z.boolean() }),
-  z.object({
-    action: z.literal('copy'),
-    path: z.string(),
-    to: z.string(),
-    overwrite: z.boolean(),
-    recursive: z.boolean(),
-  }),
-  z.object({ action: z.literal('remove'), path: z.string(), recursive: z.boolean() }),
-  z.object({ action: z.literal('chmod'), path: z.string(), recursive: z.boolean(), mode: modeBits }),
-])
-export type EntryChange = z.infer<typeof entryChange>
-
-export const changeEntryCommand = inGuest.extend({ change: entryChange, timeoutSecs: durationSecs })
-export type ChangeEntryCommand = z.infer<typeof changeEntryCommand>
-/** The entry as it is afterwards; null if it was removed. */
-export const changeEntryResult = z.object({ entry: guestEntry.nullable() })
-export type ChangeEntryResult = z.infer<typeof changeEntryResult>
+/** One change as the agent has it; paths are absolute. */
+export type EntryChange =
+  | { action: 'mkdir'; path: string; parents: boolean; mode: number | null; owner: string | null }
+  | { action: 'move'; path: string; to: string; overwrite: boolean }
+  | { action: 'copy'; path: string; to: string; overwrite: boolean; recursive: boolean }
+  | { action: 'remove'; path: string; recursive: boolean }
+  | { action: 'chmod'; path: string; recursive: boolean; mode: number }
 
 const octal = z.string().regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
 
 export const entryJson = z
   .object({
-    path: z.string().describe('Absolute path in the guest'),
+    path: z.string().max(pathMaxLength).describe('Absolute path in the guest'),
     exact_path: z
       .boolean()
       .describe('False if the name is not UTF-8: other bytes are U+FFFD here, and no request can name this entry'),
@@ -103,7 +68,11 @@ export const entryJson = z
     uid: z.int(),
     gid: z.int(),
     modified_at: z.string().describe('When its content was last changed, by the guest’s clock'),
-    target: z.string().nullable().describe('Of a link: where it leads, as it is written there; otherwise null'),
+    target: z
+      .string()
+      .max(pathMaxLength)
+      .nullable()
+      .describe('Of a link: where it leads, as it is written there; otherwise null'),
   })
   .meta({
     id: 'Entry',
@@ -138,7 +107,7 @@ export const entriesQuery = z.object({
     .describe(
       'Levels below the path: 1 by default. 0 reads the entry of the path itself, and does not follow it if it is a link',
     ),
-  cursor: after.min(1).optional().describe('`next_cursor` of the page before'),
+  cursor: entryAfter.min(1).optional().describe('`next_cursor` of the page before'),
   limit: whole(1, entriesLimitMax)
     .optional()
     .meta({ type: 'integer', minimum: 1, maximum: entriesLimitMax })

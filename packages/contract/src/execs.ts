@@ -1,6 +1,5 @@
-// Commands that last: execs as a resource, in the API and between control plane and agent.
+// Commands that last: execs as a resource.
 import { z } from 'zod'
-import { durationMs, durationSecs, listOf } from './bounds.ts'
 import { flag, time } from './desktops.ts'
 import { commandText, fitsInAll, variables, workingFolder } from './guest.ts'
 import { id } from './ids.ts'
@@ -16,83 +15,15 @@ export const execTimeoutLongestSecs = 31_536_000
 export const execStreamMaxBytes = 16 * 1024 * 1024
 /** A command that waits for its reader goes on after this long without one. */
 export const execReaderSecs = 60
-/** More than a guest keeps. */
-const mostExecs = 2_000
-
 export const execStates = ['running', 'exited', 'lost'] as const
 export const execReasons = ['timeout', 'removed', 'boot', 'supervisor'] as const
 export const execStream = z.enum(['stdout', 'stderr'])
 export type ExecStream = z.infer<typeof execStream>
 
-const offset = z.int().min(0)
 const side = z.int().min(1).max(1_000)
 export const terminalSize = z
   .object({ cols: side, rows: side })
   .meta({ id: 'TerminalSize', examples: [{ cols: 80, rows: 24 }] })
-
-/** A guest's report of one exec. The guest is not trusted: everything has its limit. */
-export const execReport = z.object({
-  execId: id,
-  state: z.enum(execStates),
-  exitCode: z.int().min(0).max(255).nullable(),
-  signal: z.int().min(1).max(64).nullable(),
-  reason: z.enum(execReasons).nullable(),
-  /** Unix seconds of the guest's clock. */
-  startedAt: z.int().min(0).max(8e12),
-  endedAt: z.int().min(0).max(8e12).nullable(),
-  tty: z.boolean(),
-  keepAwake: z.boolean(),
-  timeoutSecs: z.int().min(1).nullable(),
-  stdout: z.object({ start: offset, end: offset }),
-  stderr: z.object({ start: offset, end: offset }),
-  /** Bytes of input that were accepted, and whether more may follow. */
-  stdin: z.object({ end: offset, open: z.boolean() }),
-  title: z.string().max(600),
-})
-export type ExecReport = z.infer<typeof execReport>
-
-const target = z.object({ desktopId: id, generation: z.int() })
-const one = target.extend({ execId: id })
-const base64 = z.base64().max(1_048_576)
-
-/** The host's commands. */
-export const execCommands = {
-  /** It has been started, once: the same id again changes nothing. */
-  'exec.start': {
-    payload: one.extend({
-      command: z.union([z.string(), z.array(z.string())]),
-      cwd: z.string().nullable(),
-      env: z.record(z.string(), z.string()),
-      hasInput: z.boolean(),
-      tty: terminalSize.nullable(),
-      timeoutSecs: durationSecs.nullable(),
-      keepAwake: z.boolean(),
-      waitForReader: z.boolean(),
-    }),
-    result: z.object({ exec: execReport }),
-  },
-  'exec.list': { payload: target, result: z.object({ execs: listOf(execReport, mostExecs) }) },
-  'exec.get': { payload: one, result: z.object({ exec: execReport }) },
-  /** Bytes from `offset`, or from the first that is kept; waits for them at most this long. */
-  'exec.read': {
-    payload: one.extend({
-      stream: execStream,
-      offset,
-      maxBytes: z.int().min(1).max(execReadMaxBytes),
-      waitMs: durationMs.nullable(),
-    }),
-    result: z.object({ exec: execReport, offset, data: base64 }),
-  },
-  /** The bytes before the end are skipped. A `gap` has taken nothing. */
-  'exec.write': {
-    payload: one.extend({ offset, data: base64, ends: z.boolean(), waitMs: durationMs }),
-    result: z.object({ end: offset, gap: z.boolean() }),
-  },
-  'exec.signal': { payload: one.extend({ signal: z.int().min(1).max(64) }), result: z.object({ exec: execReport }) },
-  'exec.resize': { payload: one.extend({ size: terminalSize }), result: z.object({ exec: execReport }) },
-  /** It has ended, and nothing is kept of it. If there is none, it is removed already. */
-  'exec.remove': { payload: one, result: z.object({}) },
-} as const
 
 export const startExecBody = z
   .strictObject({
@@ -153,7 +84,7 @@ export const execStateJson = z
     stdin: z.object({ end: z.int().describe('Bytes that were accepted'), open: z.boolean() }),
     stdout: streamJson,
     stderr: streamJson,
-    command: z.string().describe('Its beginning, up to 508 bytes'),
+    command: z.string().max(600).describe('Its beginning, up to 508 bytes'),
   })
   .meta({
     id: 'Exec',

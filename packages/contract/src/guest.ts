@@ -112,8 +112,9 @@ export const execJson = z
       .describe('Number of the signal that ended the command; also null where the guest does not report it'),
     stdout: z
       .string()
+      .max(execOutputMaxBytes)
       .describe('The first MiB, as UTF-8: other bytes become U+FFFD. For exact bytes, write a file and read it'),
-    stderr: z.string(),
+    stderr: z.string().max(execOutputMaxBytes),
     stdout_truncated: z.boolean().describe('Whether there was more output than is kept'),
     stderr_truncated: z.boolean(),
     duration_ms: z.int(),
@@ -140,6 +141,8 @@ export const owner = z
     /^([a-z_][a-z0-9_.-]{0,31}|\d{1,10})(:([a-z_][a-z0-9_.-]{0,31}|\d{1,10}))?$/i,
     'must be a user of the guest, by name or number, such as dev, 1000 or dev:www-data',
   )
+/** As the service has checked it. */
+export const ownerName = z.string().max(80)
 export const ownerOfNew =
   'A user of the guest, by name or number, with a group behind `:` if it is not the user’s own. By default what is new belongs to the owner of the folder that it is put in'
 

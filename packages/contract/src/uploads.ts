@@ -1,9 +1,7 @@
 // Uploads that go on after an interruption, by the IETF’s draft of resumable uploads: bodies, limits and commands.
 import { z } from 'zod'
-import { durationSecs } from './bounds.ts'
 import { fileQuery } from './guest.ts'
 import { id } from './ids.ts'
-import { channelToken } from './moves.ts'
 
 /** The largest file. The guest's disk is the limit in practice. */
 export const uploadMaxBytes = 1024 * 1024 * 1024 * 1024
@@ -13,45 +11,34 @@ export const uploadsMax = 16
 export const uploadMaxSecs = 24 * 3_600
 
 const bytes = z.int().min(0)
-const target = z.object({
-  desktopId: id,
-  generation: z.int(),
-  uploadId: id,
-  /** Absolute, in the guest: what the upload becomes. */
-  path: z.string(),
-})
+/**
+ * prepare: the temporary file is there. measure: how much of it. place: it has become the file, if it has `size` bytes. drop:
+ * it is not there.
+ */
+export const uploadSteps = ['prepare', 'measure', 'place', 'drop'] as const
+export type UploadStep = (typeof uploadSteps)[number]
 
-/** Answers are about the upload's temporary file, which is next to its target. */
-export const uploadCommand = target.extend({
-  /**
-   * prepare: the temporary file is there. measure: how much of it. place: it has become the file, if it has `size` bytes. drop:
-   * it is not there. An append in progress is ended first, and what has come is kept.
-   */
-  step: z.enum(['prepare', 'measure', 'place', 'drop']),
-  size: bytes.nullable(),
-  mode: z.int().min(0).max(0o7777).nullable(),
-  /** Null: the owner of its folder. */
-  owner: z.string().nullable(),
-})
-export type UploadCommand = z.infer<typeof uploadCommand>
-export const uploadResult = z.object({
-  /** The size of the temporary file; null if there is none. */
+/** An upload's temporary file, which is next to its target. */
+export const uploadState = z.object({
+  /** Null if there is none. */
   size: bytes.nullable(),
   /** `place` alone: it was moved into place now, or there is a file of that size already and no temporary one. */
   placed: z.enum(['now', 'before']).nullable(),
 })
-export type UploadResult = z.infer<typeof uploadResult>
+export type UploadState = z.infer<typeof uploadState>
 
-/** Writes the channel's bytes at the offset. Refuses with `upload_offset` if the temporary file has another size. */
-export const appendUploadCommand = target.extend({
-  offset: bytes,
-  channel: channelToken,
-  stepTimeoutSecs: durationSecs,
-  queueTimeoutSecs: durationSecs,
-})
-export type AppendUploadCommand = z.infer<typeof appendUploadCommand>
-/** How many bytes were added. */
-export const appendUploadResult = z.object({ size: bytes })
+/** A step as the agent has it. Without an owner, that of the folder. */
+export interface UploadCommand {
+  desktopId: string
+  generation: number
+  uploadId: string
+  path: string
+  step: UploadStep
+  size: number | null
+  mode: number | null
+  owner: string | null
+}
+export type UploadResult = UploadState
 
 export const uploadQuery = fileQuery.extend({
   path: z.string().describe('Absolute path of the file in the guest; no `..`, no NUL'),

@@ -1,8 +1,7 @@
 // Changes below a folder of a guest, as they happen: in the API and between control plane and agent.
 import { z } from 'zod'
-import { durationMs, listOf } from './bounds.ts'
+import { listOf } from './bounds.ts'
 import { flag } from './desktops.ts'
-import { id } from './ids.ts'
 
 /** How many watches one desktop may have. A watch that nobody reads ends ten minutes later. */
 export const watchesMax = 16
@@ -15,43 +14,6 @@ const mostChanges = 8_192
 const pathMaxLength = 8_192
 
 export const changeTypes = ['created', 'modified', 'written', 'attributes', 'removed', 'moved'] as const
-const changeType = z.enum(changeTypes)
-
-/** A change as a host reports it. */
-export const guestChange = z.object({
-  type: changeType,
-  isFolder: z.boolean(),
-  path: z.string().max(pathMaxLength),
-  exact: z.boolean(),
-  to: z.string().max(pathMaxLength).nullable(),
-})
-export type GuestChange = z.infer<typeof guestChange>
-
-const one = z.object({ desktopId: id, generation: z.int(), watchId: id })
-const offset = z.int().min(0)
-
-/** The host's commands. */
-export const watchCommands = {
-  /** The folder is watched: what happens from now on can be read. */
-  'watch.start': {
-    payload: one.extend({ path: z.string(), recursive: z.boolean() }),
-    result: z.object({ next: offset }),
-  },
-  /** What happened behind the offset; waits for it at most this long. */
-  'watch.read': {
-    payload: one.extend({ offset, waitMs: durationMs.nullable() }),
-    result: z.object({
-      changes: listOf(guestChange, mostChanges),
-      next: offset,
-      /** Some changes before these are not kept. */
-      missed: z.boolean(),
-      /** Nothing follows: the guest booted, it has too much to watch, or nobody has read for too long. */
-      ended: z.boolean(),
-    }),
-  },
-  /** It has ended. */
-  'watch.remove': { payload: one, result: z.object({}) },
-} as const
 
 /** Which watch, how far, and of what: `<id>.<offset>.<digest>`. */
 export const watchCursor = z
@@ -81,16 +43,31 @@ export const changeJson = z
       .describe(
         '`written`: a file that was open for writing was closed. `attributes`: mode, owner or times. `overflow`: changes may be missing here; list the folder again',
       ),
-    path: z.string().nullable().describe('Absolute path in the guest; null for `overflow`'),
+    path: z.string().max(pathMaxLength).nullable().describe('Absolute path in the guest; null for `overflow`'),
     exact_path: z.boolean().describe('False if the name is not UTF-8: other bytes are U+FFFD here'),
     folder: z.boolean(),
-    to: z.string().nullable().describe('Of `moved`: the new path; otherwise null'),
+    to: z.string().max(pathMaxLength).nullable().describe('Of `moved`: the new path; otherwise null'),
   })
   .meta({
     id: 'FileChange',
     examples: [{ type: 'written', path: '/srv/report.txt', exact_path: true, folder: false, to: null }],
   })
 export type ChangeJson = z.infer<typeof changeJson>
+
+/** `path` is absolute, in the guest. */
+export const watchedFolder = z.object({ path: z.string(), recursive: z.boolean() })
+export type WatchedFolder = z.infer<typeof watchedFolder>
+
+/** What a guest has noted of a watch, up to the offset `next`. */
+export const seenChanges = z.object({
+  changes: listOf(changeJson, mostChanges),
+  next: z.int().min(0),
+  /** Some changes before these are not kept. */
+  missed: z.boolean(),
+  /** Nothing follows: the guest booted, it has too much to watch, or nobody has read for too long. */
+  ended: z.boolean(),
+})
+export type SeenChanges = z.infer<typeof seenChanges>
 
 export const changesJson = z
   .object({ changes: z.array(changeJson).describe('In their order'), cursor: z.string().describe('Read on from here') })

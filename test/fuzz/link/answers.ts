@@ -1,13 +1,14 @@
 // What an honest host would answer to each command, without doing anything. Pure.
+import { commandLabel } from '@dormouse/contract'
 
 const execResult = {
-  exitCode: 0,
+  exit_code: 0,
   signal: null,
   stdout: '',
   stderr: '',
-  stdoutTruncated: false,
-  stderrTruncated: false,
-  durationMs: 1,
+  stdout_truncated: false,
+  stderr_truncated: false,
+  duration_ms: 1,
 }
 
 const answers: Record<string, unknown> = {
@@ -15,9 +16,8 @@ const answers: Record<string, unknown> = {
   'desktop.ensureAwake': { resumedFrom: 'disk', ready: true },
   'desktop.ensureHibernated': { memoryBytes: 1 },
   'desktop.ensureAsleep': { state: 'stopped', memoryLost: false },
-  'guest.exec': execResult,
-  'guest.writeFile': { size: 5 },
-  'guest.readFile': { size: 5 },
+  exec: execResult,
+  'guest.stream': { size: 5 },
 }
 
 /** The result of that command; `items` are what the host says it has. */
@@ -25,5 +25,5 @@ export function answerOf(name: string, payload: unknown, items: () => object[]):
   if (name === 'host.inventory') return { items: items(), digests: [] }
   if (name === 'host.rejoin') return { items: items() }
   if (name === 'desktop.observe') return { ...items()[0], calls: 0, ...(payload as object) }
-  return answers[name] ?? {}
+  return answers[commandLabel(name, payload as object)] ?? answers[name] ?? {}
 }

@@ -13,17 +13,21 @@ interface Asked {
 
 /** A command that an honest control plane could send to an awake desktop. */
 export function guestCall(dice: Dice, desktopId: string): Asked {
-  const transfer = { desktopId, generation: 1, path: '/tmp/x', channel, stepTimeoutSecs: 1, queueTimeoutSecs: 1 }
-  const exec = { desktopId, generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs: 1 }
+  const to = { desktopId, generation: 1 }
+  const steps = { channel, stepTimeoutSecs: 1, queueTimeoutSecs: 1 }
+  const path = dice.pick(['/tmp/x', text(dice)])
+  const exec = { command: dice.pick<unknown>(['true', text(dice), ['a', text(dice)]]), timeout_secs: 1 }
+  const call = dice.pick(['exec', 'exec.start', 'exec.read', 'entry.change', text(dice)])
   return dice.pick<Asked>([
-    { name: 'guest.exec', payload: { ...exec, command: dice.pick<unknown>(['true', text(dice), ['a', text(dice)]]) } },
+    { name: 'guest.call', payload: { ...to, call: 'exec', body: exec, timeoutSecs: 1 } },
+    { name: 'guest.call', payload: { ...to, call, body: value(dice), timeoutSecs: 1 } },
     {
-      name: 'guest.writeFile',
-      payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), mode: null, owner: null },
+      name: 'guest.stream',
+      payload: { ...to, ...steps, stream: 'file.write', body: { path, mode: null, owner: null } },
     },
     {
-      name: 'guest.readFile',
-      payload: { ...transfer, path: dice.pick(['/tmp/x', text(dice)]), range: null, ifVersion: null },
+      name: 'guest.stream',
+      payload: { ...to, ...steps, stream: 'file.read', body: { path, range: null, if_version: null } },
     },
     { name: 'stream.open', payload: { desktopId, generation: 1, channel, claim: dice.pick(['view', 'control']) } },
   ])

@@ -2,7 +2,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contract'
+import type { CommandName, CommandPayload, CommandResult, GuestCallResult } from '@dormouse/contract'
 import { Refusal, type RefusalCode } from '@dormouse/contract'
 import { insideNetwork } from '../../../scripts/testbed/private-host.ts'
 import type { ChildOptions, Command, Outcome } from './agent-child.ts'
@@ -93,9 +93,10 @@ export class AgentProcess implements Asked {
 
   /** A command in the guest that must succeed; its stdout without the last newline. */
   async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
-    const request = { desktopId, generation: 1, command, cwd: null, env: {}, stdin: null, timeoutSecs }
-    const result = await this.ask('guest.exec', request)
-    if (result.exitCode !== 0) throw new Error(`${command.slice(0, 80)}: ${JSON.stringify(result)}`)
+    const body = { command, timeout_secs: timeoutSecs }
+    const request = { desktopId, generation: 1, call: 'exec' as const, body, timeoutSecs }
+    const result = (await this.ask('guest.call', request)) as GuestCallResult<'exec'>
+    if (result.exit_code !== 0) throw new Error(`${command.slice(0, 80)}: ${JSON.stringify(result)}`)
     return result.stdout.trimEnd()
   }
 

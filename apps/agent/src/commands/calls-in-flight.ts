@@ -1,21 +1,21 @@
 // Limits how many calls of one desktop are in flight on this host, so that a caller with many takes nothing from the other
 // desktops. Commands that wake and hibernate are not counted.
-import { type CommandName, type DesktopId, refuse } from '@dormouse/contract'
+import { type CommandName, type DesktopId, type GuestCallName, type GuestStreamName, refuse } from '@dormouse/contract'
 import type { Activity } from '../desktops/activity.ts'
 
 const guest = { lane: 'guest', limit: 64, what: 'commands and transfers' }
 /** Those that wait for output wait in a lane of their own: an exec is stopped and started anyway. */
 const execs = { lane: 'execs', limit: 32, what: 'requests for execs' }
-const lanes: Partial<Record<CommandName, typeof guest>> = {
-  'guest.exec': guest,
-  'guest.writeFile': guest,
-  'guest.readFile': guest,
-  'guest.uploadStep': guest,
-  'guest.appendUpload': guest,
-  'guest.readArchive': guest,
-  'guest.writeArchive': guest,
-  'guest.listEntries': guest,
-  'guest.changeEntry': guest,
+const lanes: Partial<Record<GuestCallName | GuestStreamName | CommandName, typeof guest>> = {
+  exec: guest,
+  'file.write': guest,
+  'file.read': guest,
+  'upload.step': guest,
+  'upload.append': guest,
+  'archive.read': guest,
+  'archive.write': guest,
+  'entry.list': guest,
+  'entry.change': guest,
   'exec.start': execs,
   'exec.list': execs,
   'exec.get': execs,
@@ -39,8 +39,8 @@ export class CallsInFlight {
   }
 
   /** Counts the call until it is disposed, and commands and transfers as activity; refuses one above the limit. */
-  enter(name: CommandName, desktopId: DesktopId | undefined): Disposable {
-    const lane = lanes[name]
+  enter(name: string, desktopId: DesktopId | undefined): Disposable {
+    const lane = Object.hasOwn(lanes, name) ? lanes[name as keyof typeof lanes] : undefined
     if (!lane || !desktopId) return { [Symbol.dispose]: () => undefined }
     const key = `${lane.lane} ${desktopId}`
     const count = this.#counts.get(key) ?? 0
@@ -69,4 +69,4 @@ export class CallsInFlight {
   }
 }
 
-const activityOf = (name: CommandName) => (name === 'guest.exec' || name === 'exec.start' ? 'command' : 'transfer')
+const activityOf = (name: string) => (name === 'exec' || name === 'exec.start' ? 'command' : 'transfer')

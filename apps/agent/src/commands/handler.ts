@@ -19,7 +19,8 @@ export type CommandHandler<N extends CommandName, Deps> = (
 
 /** A command as it arrived. */
 export interface CommandCall {
-  name: CommandName
+  /** Of a call to a guest, that of the call. */
+  name: string
   /** The operation that it belongs to, if it takes a desktop's turn. */
   operationId: string | undefined
   desktopId: string | undefined

@@ -7,7 +7,7 @@ import type { PictureEncoder } from '../input/picture-encoder.ts'
 import { pictureOf } from '../input/pictures.ts'
 import { unlessAborted } from '../mechanics/deadlines.ts'
 import type { CommandHandler } from './handler.ts'
-import { transferError } from './transfer.ts'
+import { transferError } from './transfer-error.ts'
 
 interface LookDeps {
   journal: Journal

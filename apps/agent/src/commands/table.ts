@@ -1,5 +1,13 @@
 // Every command of the contract with its handler; a missing one does not compile.
-import { type CommandName, type CommandPayload, commands, type Fence, refuse } from '@dormouse/contract'
+import {
+  type CommandName,
+  type CommandPayload,
+  commandLabel,
+  commands,
+  type Fence,
+  type GuestCallName,
+  refuse,
+} from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import { explainSilence, requireUnpaused, type SilenceDeps } from '../desktops/silent-guests.ts'
@@ -14,18 +22,14 @@ import type { MoveDeps } from '../moves/held.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
 import { type DesktopDeps, desktopHandlers } from './desktops.ts'
-import { changeEntry, listEntries } from './entries.ts'
-import { execHandlers } from './execs.ts'
+import { guestCall, startsPrograms } from './guest-call.ts'
+import { guestStream } from './guest-stream.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
 import { imageHandlers } from './images.ts'
 import { lookAtScreen } from './look-at-screen.ts'
 import { moveHandlers } from './moves.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
-import { readArchive, readFile } from './read-file.ts'
-import { appendUpload, uploadStep } from './upload.ts'
-import { watchHandlers } from './watches.ts'
-import { writeArchive, writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
 export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
@@ -53,26 +57,15 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   ...desktopHandlers,
   ...moveHandlers,
   ...imageHandlers,
-  'guest.writeFile': writeFile,
-  'guest.readFile': readFile,
-  'guest.uploadStep': uploadStep,
-  'guest.appendUpload': appendUpload,
-  'guest.readArchive': readArchive,
-  'guest.writeArchive': writeArchive,
-  'guest.listEntries': listEntries,
-  'guest.changeEntry': changeEntry,
+  'guest.call': guestCall,
+  'guest.stream': guestStream,
   'stream.open': openStream,
-  ...execHandlers,
-  ...watchHandlers,
   'input.perform': performInput,
   'input.interrupt': interruptInput,
   'screen.look': lookAtScreen,
   'clipboard.read': readClipboard,
   'clipboard.write': writeClipboard,
 }
-
-/** If the guest is paused, none of these starts anything, so each may be repeated. */
-const startsPrograms: ReadonlySet<CommandName> = new Set<CommandName>(['guest.exec', 'exec.start'])
 
 interface Call {
   signal: AbortSignal
@@ -102,13 +95,15 @@ function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, 
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
     const desktopId = desktopOf(parsed.data)
-    using _counted = deps.calls.enter(name, desktopId)
+    const label = commandLabel(name, parsed.data)
+    using _counted = deps.calls.enter(label, desktopId)
     const fence = fenceOf(parsed.data)
     const { operationId } = fence ?? {}
-    const call = { name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
+    const call = { name: label, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
     // Awaited here: the call counts until it has ended.
     return await observe(call, async () => {
-      if (desktopId && startsPrograms.has(name)) await requireUnpaused(deps, desktopId)
+      // In a guest that is paused nothing is started, so the call may be repeated.
+      if (desktopId && startsPrograms.has(label as GuestCallName)) await requireUnpaused(deps, desktopId)
       const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack).catch((error) =>
         desktopId ? explainSilence(deps, desktopId, error) : Promise.reject(error),
       )

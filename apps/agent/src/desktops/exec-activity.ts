@@ -1,9 +1,10 @@
 // What running execs count as activity of their desktop. An exec with a timeout, or with `keep_awake`, counts as a command in
 // flight. Any other exec counts while bytes move: each check compares their number with that of the last check.
-import { type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
+import { type DesktopId, Refusal } from '@dormouse/contract'
 import { eachApart, type Log } from '@dormouse/process'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Guests } from '../guest/guests.ts'
+import type { ExecReport } from '../scripts/supervisor.ts'
 import type { Activity } from './activity.ts'
 import type { Watch } from './watch.ts'
 
@@ -87,7 +88,7 @@ export class ExecActivity {
     const { desktopId } = target
     const known = this.#of(target)
     try {
-      const reports = await execs.running(guests.guest(desktopId), target)
+      const reports = await execs.running(guests.guest(desktopId))
       if (this.#known.get(desktopId) !== known) return
       this.#note(desktopId, known, reports)
     } catch (error) {
@@ -99,7 +100,7 @@ export class ExecActivity {
 
   #note(desktopId: DesktopId, known: Known, reports: ExecReport[]): void {
     const alive = reports.filter(({ state }) => state === 'running')
-    const bytes = new Map(alive.map((exec) => [exec.execId, exec.stdout.end + exec.stderr.end + exec.stdin.end]))
+    const bytes = new Map(alive.map((exec) => [exec.id, exec.stdout.end + exec.stderr.end + exec.stdin.end]))
     const hasMoved = [...bytes].some(([id, now]) => now > (known.bytes.get(id) ?? 0))
     if (known.isLookedAt && hasMoved) this.moved(desktopId)
     if (alive.some(holdsAwake)) known.holds ??= this.#begin(desktopId)
@@ -137,5 +138,5 @@ export class ExecActivity {
   }
 }
 
-const holdsAwake = ({ state, keepAwake, timeoutSecs }: ExecReport): boolean =>
-  state === 'running' && (keepAwake || timeoutSecs !== null)
+const holdsAwake = ({ state, keep_awake, timeout_secs }: ExecReport): boolean =>
+  state === 'running' && (keep_awake || timeout_secs !== null)

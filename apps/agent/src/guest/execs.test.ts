@@ -16,31 +16,29 @@ beforeEach(async () => {
   calls = new GuestCalls(guest.connection) as unknown as GuestTransport
 })
 afterEach(async () => {
-  for (const { execId } of await execs.list(calls, target)) await execs.remove(calls, { ...target, execId })
+  for (const { id } of await execs.list(calls)) await execs.remove(calls, { id })
   guest.close()
 })
 
-const target = { desktopId: newId(), generation: 1 }
-
-async function start(command: string, more = {}): Promise<{ desktopId: string; generation: number; execId: string }> {
-  const one = { ...target, execId: newId() }
-  const how = { hasInput: false, tty: null, timeoutSecs: null, keepAwake: false, waitForReader: false }
-  await execs.start(calls, { ...one, command, cwd: null, env: {}, ...how, ...more })
+async function start(command: string, more = {}): Promise<{ id: string }> {
+  const one = { id: newId() }
+  await execs.start(calls, { ...one, command, env: {}, ...more })
   return one
 }
 
-const read = async (one: Awaited<ReturnType<typeof start>>, offset = 0, waitMs = 10_000) => {
-  const { exec, data } = await execs.read(calls, { ...one, stream: 'stdout', offset, maxBytes: 720 * 1024, waitMs })
+const read = async (one: { id: string }, offset = 0) => {
+  const how = { stream: 'stdout' as const, offset, max_bytes: 720 * 1024, wait_ms: 10_000 }
+  const { exec, data } = await execs.read(calls, { ...one, ...how })
   return { exec, text: Buffer.from(data, 'base64').toString() }
 }
 
 test('one that waits holds up no other, and gets what another writes', async () => {
-  const one = await start('read line; echo "$line"', { hasInput: true })
+  const one = await start('read line; echo "$line"', { stdin: true })
   const waits = read(one)
   const many = await Promise.all(Array.from({ length: 40 }, () => execs.get(calls, one)))
   expect(new Set(many.map(({ state }) => state))).toEqual(new Set(['running']))
   const data = Buffer.from('a line\n').toString('base64')
-  expect(await execs.write(calls, { ...one, offset: 0, data, ends: true, waitMs: 1_000 })).toEqual({
+  expect(await execs.write(calls, { ...one, offset: 0, data, eof: true, wait_ms: 1_000 })).toEqual({
     end: 7,
     gap: false,
   })
@@ -60,7 +58,7 @@ test('long output comes whole', async () => {
 
 test('a start is repeated with its id and starts nothing twice; signals are not repeated', async () => {
   const one = await start('trap "echo usr" USR1; while :; do sleep 0.1; done')
-  expect((await execs.list(calls, target)).map(({ execId }) => execId)).toEqual([one.execId])
+  expect((await execs.list(calls)).map(({ id }) => id)).toEqual([one.id])
   const waits = read(one)
   await execs.signal(calls, { ...one, signal: 10 })
   expect((await waits).text).toBe('usr\n')
@@ -81,7 +79,7 @@ test('a call whose program dies, or whose connection is lost, is asked again', a
 
 test('an operation that takes too long is ended in the guest, and others go on', async () => {
   const one = await start('sleep 20')
-  const words = ['execs', 'read', one.execId, 'out', 0, 1, 20_000]
+  const words = ['execs', 'read', one.id, 'out', 0, 1, 20_000]
   const late = calls.call({ words, timeoutSecs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'guest_deadline' })
   expect((await execs.get(calls, one)).state).toBe('running')
@@ -96,7 +94,7 @@ test.each(['1 3\nno 1 0\n2 5\nhello', '7 0\n', '1 99999\n', 'x'.repeat(100)])(
       channel.once('data', () => channel.write(answer))
       channel.write(`${start} 1\n`)
     })
-    const asked = execs.list(new GuestCalls(strange.connection) as unknown as GuestTransport, target)
+    const asked = execs.list(new GuestCalls(strange.connection) as unknown as GuestTransport)
     await expect(asked).rejects.toMatchObject({ code: 'guest_unavailable' })
     strange.close()
   },
@@ -107,6 +105,6 @@ test('the channel ends with its connection, and is opened again', async () => {
   const [first] = guest.shells
   guest.connection.close()
   await once(first!.process, 'close')
-  await execs.list(calls, target)
+  await execs.list(calls)
   expect(guest.shells).toHaveLength(2)
 })

@@ -1,66 +1,68 @@
 // Execs in a guest: each operation is a call of the guest's program. Keeps nothing, so they outlive this process.
-import { type CommandPayload, type CommandResult, type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
+import { type GuestCallBody, type GuestCallResult, Refusal } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import { answerOf, badAnswer, execs, parseRead, parseStatus, startWords } from '../scripts/supervisor.ts'
-
-interface Target {
-  desktopId: DesktopId
-  generation: number
-}
-
-type Words = readonly (string | number)[]
+import {
+  answerOf,
+  badAnswer,
+  type ExecReport,
+  execs,
+  parseRead,
+  parseStatus,
+  startWords,
+} from '../scripts/supervisor.ts'
 
 const stepSecs = 30
 const lookSecs = 10
 const removeWaitMs = 5_000
 
 export class GuestExecs {
-  async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
-    const answer = await guest.call({ words: startWords(request), timeoutSecs: stepSecs })
-    return own(answerOf(answer, request), request)
+  async start(guest: GuestTransport, body: GuestCallBody<'exec.start'>): Promise<ExecReport> {
+    const { command, cwd = null, stdin } = body
+    const input = typeof stdin === 'string' ? stdin : undefined
+    const answer = await guest.call({ words: startWords(body), input, timeoutSecs: stepSecs })
+    return own(answerOf(answer, { command, cwd }), body)
   }
 
-  async list(guest: GuestTransport, _target: Target): Promise<ExecReport[]> {
+  async list(guest: GuestTransport): Promise<ExecReport[]> {
     return reportsOf(await ask(guest, ['list']))
   }
 
-  async running(guest: GuestTransport, _target: Target): Promise<ExecReport[]> {
+  async running(guest: GuestTransport): Promise<ExecReport[]> {
     return reportsOf(await ask(guest, ['list', 'running'], { timeoutSecs: lookSecs }))
   }
 
-  async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {
-    return own(answerOf(await ask(guest, ['get', request.execId])), request)
+  async get(guest: GuestTransport, { id }: GuestCallBody<'exec.get'>): Promise<ExecReport> {
+    return own(answerOf(await ask(guest, ['get', id])), { id })
   }
 
-  async read(guest: GuestTransport, request: CommandPayload<'exec.read'>): Promise<CommandResult<'exec.read'>> {
-    const { execId, stream, offset, maxBytes, waitMs } = request
-    const words = ['read', execId, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs ?? 0]
+  async read(guest: GuestTransport, body: GuestCallBody<'exec.read'>): Promise<Read> {
+    const { id, stream, offset, max_bytes: maxBytes, wait_ms: waitMs } = body
+    const words = ['read', id, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs]
     const { exec, from, bytes } = parseRead(await ask(guest, words, waiting(waitMs)))
-    return { exec: ofThis(exec, request), offset: from, data: bytes.toString('base64') }
+    return { exec: ofThis(exec, body), offset: from, data: bytes.toString('base64') }
   }
 
-  async write(guest: GuestTransport, request: CommandPayload<'exec.write'>): Promise<CommandResult<'exec.write'>> {
-    const { execId, offset, data, ends, waitMs } = request
+  async write(guest: GuestTransport, body: GuestCallBody<'exec.write'>): Promise<GuestCallResult<'exec.write'>> {
+    const { id, offset, data, eof, wait_ms: waitMs } = body
     const input = Buffer.from(data, 'base64')
-    const answer = await ask(guest, ['write', execId, offset, ends ? 1 : 0, waitMs], { ...waiting(waitMs), input })
+    const answer = await ask(guest, ['write', id, offset, eof ? 1 : 0, waitMs], { ...waiting(waitMs), input })
     const [line = ''] = answerOf(answer)
     const [, word, end] = /^(end|gap) (\d{1,16})$/.exec(line) ?? badAnswer()
     return { end: Number(end), gap: word === 'gap' }
   }
 
   /** Not repeated: a command may count its signals. */
-  async signal(guest: GuestTransport, request: CommandPayload<'exec.signal'>): Promise<ExecReport> {
-    const words = [execs, 'signal', request.execId, request.signal]
-    return own(answerOf(await guest.call({ words, timeoutSecs: stepSecs }, { repeats: false })), request)
+  async signal(guest: GuestTransport, { id, signal }: GuestCallBody<'exec.signal'>): Promise<ExecReport> {
+    const call = { words: [execs, 'signal', id, signal], timeoutSecs: stepSecs }
+    return own(answerOf(await guest.call(call, { repeats: false })), { id })
   }
 
-  async resize(guest: GuestTransport, request: CommandPayload<'exec.resize'>): Promise<ExecReport> {
-    const { cols, rows } = request.size
-    return own(answerOf(await ask(guest, ['resize', request.execId, cols, rows])), request)
+  async resize(guest: GuestTransport, { id, cols, rows }: GuestCallBody<'exec.resize'>): Promise<ExecReport> {
+    return own(answerOf(await ask(guest, ['resize', id, cols, rows])), { id })
   }
 
-  async remove(guest: GuestTransport, request: CommandPayload<'exec.remove'>): Promise<void> {
-    await removeRecord(guest, execs, request.execId)
+  remove(guest: GuestTransport, { id }: GuestCallBody<'exec.remove'>): Promise<void> {
+    return removeRecord(guest, execs, id)
   }
 }
 
@@ -74,15 +76,17 @@ export async function removeRecord(guest: GuestTransport, folder: string, id: st
 }
 
 /** The time that a call takes which waits in the guest. */
-export const waiting = (waitMs: number | null) => ({ timeoutSecs: stepSecs + Math.ceil((waitMs ?? 0) / 1_000) })
+export const waiting = (waitMs: number) => ({ timeoutSecs: stepSecs + Math.ceil(waitMs / 1_000) })
 
-const ask = (guest: GuestTransport, words: Words, { timeoutSecs = stepSecs, ...more }: Asked = {}): Promise<Buffer> =>
-  guest.call({ words: [execs, ...words], timeoutSecs, ...more })
+type Read = Omit<GuestCallResult<'exec.read'>, 'exec'> & { exec: ExecReport }
 
 interface Asked {
   timeoutSecs?: number
   input?: Buffer
 }
+
+const ask = (guest: GuestTransport, words: (string | number)[], { timeoutSecs = stepSecs, ...more }: Asked = {}) =>
+  guest.call({ words: [execs, ...words], timeoutSecs, ...more })
 
 /** The last line says that the list is whole. */
 function reportsOf(answer: Buffer): ExecReport[] {
@@ -90,8 +94,7 @@ function reportsOf(answer: Buffer): ExecReport[] {
   return lines.at(-1) === 'all' ? lines.slice(0, -1).map(parseStatus) : badAnswer()
 }
 
-const own = ([line = '']: string[], target: { execId: string }): ExecReport => ofThis(parseStatus(line), target)
+const own = ([line = '']: string[], target: { id: string }): ExecReport => ofThis(parseStatus(line), target)
 
 /** A guest reports the exec that it was asked about. */
-const ofThis = (report: ExecReport, { execId }: { execId: string }): ExecReport =>
-  report.execId === execId ? report : badAnswer()
+const ofThis = (report: ExecReport, { id }: { id: string }): ExecReport => (report.id === id ? report : badAnswer())

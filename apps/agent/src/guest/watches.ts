@@ -1,6 +1,6 @@
 // Watches of folders in a guest: each is a command of the guest's program, which keeps what it prints. Keeps nothing, so they outlive
 // this process, lost connections and hibernation.
-import { type CommandPayload, type CommandResult, Refusal, refuse, watchReadMaxBytes } from '@dormouse/contract'
+import { type GuestCallBody, Refusal, refuse, type SeenChanges, watchReadMaxBytes } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { answerOf, badAnswer, parseRead, watches } from '../scripts/supervisor.ts'
 import { parseChanges, startWatchWords, watchBegan } from '../scripts/watches.ts'
@@ -11,7 +11,7 @@ const stepSecs = 30
 const beginsWithinMs = 60_000
 const beginWaitMs = 5_000
 
-type Target = Pick<CommandPayload<'watch.remove'>, 'desktopId' | 'generation' | 'watchId'>
+type Target = GuestCallBody<'watch.remove'>
 
 interface Printed {
   bytes: Buffer
@@ -21,7 +21,7 @@ interface Printed {
 }
 
 export class GuestWatches {
-  async start(guest: GuestTransport, request: CommandPayload<'watch.start'>): Promise<CommandResult<'watch.start'>> {
+  async start(guest: GuestTransport, request: GuestCallBody<'watch.start'>): Promise<{ next: number }> {
     try {
       answerOf(await guest.call({ words: startWatchWords(request), timeoutSecs: stepSecs }))
       return { next: await this.#began(guest, request) }
@@ -43,10 +43,10 @@ export class GuestWatches {
     return refuse('guest_deadline', 'the guest could not look at all folders in time; watch a smaller one')
   }
 
-  async read(guest: GuestTransport, request: CommandPayload<'watch.read'>): Promise<CommandResult<'watch.read'>> {
-    const { offset, waitMs } = request
+  async read(guest: GuestTransport, request: GuestCallBody<'watch.read'>): Promise<SeenChanges> {
+    const { offset, wait_ms: waitMs } = request
     try {
-      const printed = await this.#read(guest, request, offset, waitMs ?? 0)
+      const printed = await this.#read(guest, request, offset, waitMs)
       const missed = printed.from !== offset
       // The first line is cut if some were dropped before it.
       const cut = missed ? printed.bytes.indexOf('\n') + 1 : 0
@@ -60,13 +60,13 @@ export class GuestWatches {
   }
 
   async remove(guest: GuestTransport, target: Target): Promise<void> {
-    await removeRecord(guest, watches, target.watchId)
+    await removeRecord(guest, watches, target.id)
   }
 
   async #read(guest: GuestTransport, target: Target, offset: number, waitMs: number): Promise<Printed> {
-    const words = [watches, 'read', target.watchId, 'out', offset, watchReadMaxBytes, waitMs]
+    const words = [watches, 'read', target.id, 'out', offset, watchReadMaxBytes, waitMs]
     const { exec, from, bytes } = parseRead(await guest.call({ words, ...waiting(waitMs) }))
-    if (exec.execId !== target.watchId || bytes.length > watchReadMaxBytes) badAnswer()
+    if (exec.id !== target.id || bytes.length > watchReadMaxBytes) badAnswer()
     return { bytes, from, isRunning: exec.state === 'running' }
   }
 }

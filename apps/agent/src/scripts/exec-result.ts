@@ -8,7 +8,7 @@ export function execResultOf(end: EndedCommand, durationMs: number): ExecResult 
   const stdout = fitted(out, Math.max(replyMaxBytes / 2, replyMaxBytes - escapedBytes(err.text)))
   const rest = fitted(err, replyMaxBytes - escapedBytes(stdout.text))
   return {
-    exitCode: end.exitCode,
+    exitCode: end.exit_code,
     signal: end.signal,
     stdout: stdout.text,
     stderr: rest.text,

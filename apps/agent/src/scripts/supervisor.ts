@@ -1,6 +1,6 @@
 // The words of the program's operations on commands, and its answers. The program's source: apps/agent/supervisor. Pure.
 import { createHash } from 'node:crypto'
-import { type CommandPayload, type ExecCommand, type ExecReport, notRunReason, refuse } from '@dormouse/contract'
+import { type ExecCommand, type ExecStateJson, type GuestCallBody, notRunReason, refuse } from '@dormouse/contract'
 import { supervisorProgram } from './supervisor-program.ts'
 
 /** Where a guest may keep the program and the execs, the first that works. `/run` forgets them when the guest boots. */
@@ -18,65 +18,69 @@ export const shortCommands = 'commands'
 
 const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16, inputGiven: 32, isShort: 64 }
 
-type Started = Pick<ExecCommand, 'command' | 'cwd' | 'env'> &
-  Pick<CommandPayload<'exec.start'>, 'execId' | 'timeoutSecs'> &
-  Partial<Pick<CommandPayload<'exec.start'>, 'hasInput' | 'tty' | 'keepAwake' | 'waitForReader'>> & {
-    /** The whole input. */
-    stdin?: string | null
-  }
+type Started = Omit<GuestCallBody<'exec.start'>, 'stdin'> & {
+  /** All of it, or true for input that follows. */
+  stdin?: string | true | null | undefined
+}
 
 /** Starts a command. Of one that is short, the answer tells of its end, if it ends in time. */
 export function startWords(request: Started, { folder = execs, waitMs = 0 } = {}): (string | number)[] {
-  const { tty, hasInput, keepAwake, waitForReader, stdin, command, cwd, env, timeoutSecs, execId } = request
+  const { id, command, cwd, env, stdin, tty, timeout_secs, keep_awake, wait_for_reader } = request
   const flags =
     (tty ? flag.tty : 0) |
-    (hasInput || tty || stdin != null ? flag.hasInput : 0) |
-    (keepAwake ? flag.keepAwake : 0) |
-    (waitForReader ? flag.waitForReader : 0) |
-    (stdin != null ? flag.inputGiven : 0) |
+    (tty || stdin != null ? flag.hasInput : 0) |
+    (keep_awake ? flag.keepAwake : 0) |
+    (wait_for_reader ? flag.waitForReader : 0) |
+    (typeof stdin === 'string' ? flag.inputGiven : 0) |
     (folder === shortCommands ? flag.isShort : 0)
   const argv = Array.isArray(command) ? command : ['/bin/sh', '-c', command]
-  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`)
+  const variables = Object.entries(env ?? {}).map(([name, value]) => `${name}=${value}`)
   return [
-    ...[folder, 'start', execId, flags, timeoutSecs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, cwd ?? '', waitMs],
+    ...[folder, 'start', id, flags, timeout_secs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, cwd ?? '', waitMs],
     ...[variables.length, ...variables],
     ...argv,
   ]
 }
 
+/** An exec as its guest reports it. */
+export type ExecReport = Omit<ExecStateJson, 'desktop_id'>
+
 /** Flags of the input: no more is accepted, and the command reads no more. */
 const noMoreInput = 3
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** One line of a guest, which may say anything. */
+/** One line of a guest, which may say anything. Without the desktop, which the guest does not know. */
 export function parseStatus(line: string): ExecReport {
-  const [word, execId = '', state = '', ...rest] = line.split(' ')
+  const [word, id = '', state = '', ...rest] = line.split(' ')
   const reason = rest[2] ?? ''
   const numbers = [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map((at) => Number(rest[at]))
-  const isValid = word === 'exec' && uuid.test(execId) && rest.length === 14 && numbers.every(Number.isSafeInteger)
+  const isValid = word === 'exec' && uuid.test(id) && rest.length === 14 && numbers.every(Number.isSafeInteger)
   if (!isValid || numbers.some((n) => n < 0)) return badAnswer()
   const [code, signal, startedAt, endedAt, flags, timeoutSecs, outStart, outEnd, errStart, errEnd, inEnd, input] =
     numbers as [number, number, number, number, number, number, number, number, number, number, number, number]
   const hasExited = state === 'exited'
   return {
-    execId,
+    id,
     state: state as ExecReport['state'],
-    exitCode: hasExited && signal === 0 ? code : null,
+    exit_code: hasExited && signal === 0 ? code : null,
     signal: hasExited && signal > 0 ? signal : null,
     reason: reason === '-' ? null : (reason as ExecReport['reason']),
-    startedAt,
-    endedAt: endedAt || null,
+    started_at: timeOf(startedAt),
+    ended_at: endedAt === 0 ? null : timeOf(endedAt),
     tty: (flags & flag.tty) !== 0,
-    keepAwake: (flags & flag.keepAwake) !== 0,
-    timeoutSecs: timeoutSecs || null,
-    stdout: { start: outStart, end: outEnd },
-    stderr: { start: errStart, end: errEnd },
+    keep_awake: (flags & flag.keepAwake) !== 0,
+    timeout_secs: timeoutSecs || null,
+    stdout: { start: outStart, end: outEnd, dropped_bytes: outStart },
+    stderr: { start: errStart, end: errEnd, dropped_bytes: errStart },
     stdin: { end: inEnd, open: state === 'running' && (input & noMoreInput) === 0 },
-    title: Buffer.from(rest[13] ?? '', 'base64')
+    command: Buffer.from(rest[13] ?? '', 'base64')
       .toString('utf8')
       .slice(0, 600),
   }
 }
+
+/** Seconds of the guest's clock, as far as a date can show them. */
+const timeOf = (secs: number): string => new Date(Math.min(secs, 8e12) * 1_000).toISOString()
 
 /** The lines of an answer; the refusal if the supervisor reports why it did not do it. */
 export function answerOf(answer: Buffer, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
@@ -111,7 +115,7 @@ export interface Kept {
   isCut: boolean
 }
 
-export interface EndedCommand extends Pick<ExecReport, 'exitCode' | 'signal' | 'reason'> {
+export interface EndedCommand extends Pick<ExecReport, 'exit_code' | 'signal' | 'reason'> {
   isLost: boolean
   stdout: Kept
   stderr: Kept
@@ -125,9 +129,9 @@ export function parseEnd(answer: Buffer, started?: Pick<ExecCommand, 'command' |
   const sizes = lines.slice(1).map((line) => Number(/^data 0 (\d{1,7})$/.exec(line)?.[1] ?? badAnswer()))
   const [out = badAnswer(), err = badAnswer()] = sizes
   if (bytes.length !== out + err) badAnswer()
-  const { exitCode, signal, reason, stdout, stderr } = report
+  const { exit_code, signal, reason, stdout, stderr } = report
   return {
-    ...{ exitCode, signal, reason, isLost: report.state === 'lost' },
+    ...{ exit_code, signal, reason, isLost: report.state === 'lost' },
     stdout: { bytes: bytes.subarray(0, out), isCut: stdout.end > out },
     stderr: { bytes: bytes.subarray(out), isCut: stderr.end > err },
   }

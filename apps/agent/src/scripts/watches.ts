@@ -1,19 +1,15 @@
 // A watch of a folder as the supervisor's operations, and the lines that it prints. The program: apps/agent/supervisor/watch.h.
-import { type GuestChange, refuse, watchedFoldersMax } from '@dormouse/contract'
+import { type GuestCallBody, refuse, type SeenChanges, watchedFoldersMax } from '@dormouse/contract'
 import { codeByErrno } from './errnos.ts'
 import { watches } from './supervisor.ts'
 
-interface WatchParams {
-  watchId: string
-  path: string
-  recursive: boolean
-}
+type Change = SeenChanges['changes'][number]
 
-export const startWatchWords = ({ watchId, path, recursive }: WatchParams): (string | number)[] => [
-  ...[watches, 'watch.start', watchId, path, recursive ? 1 : 0],
+export const startWatchWords = ({ id, path, recursive }: GuestCallBody<'watch.start'>): (string | number)[] => [
+  ...[watches, 'watch.start', id, path, recursive ? 1 : 0],
 ]
 
-const types: Record<string, GuestChange['type']> = {
+const types: Record<string, Change['type']> = {
   c: 'created',
   m: 'modified',
   w: 'written',
@@ -44,19 +40,19 @@ function refuseBy(errno: number): never {
 }
 
 /** The changes in whole lines, and how many bytes these are. A guest may print anything: what is no change is left out. */
-export function parseChanges(printed: Buffer): { changes: GuestChange[]; bytes: number } {
+export function parseChanges(printed: Buffer): { changes: Change[]; bytes: number } {
   const bytes = printed.lastIndexOf(0x0a) + 1
   const lines = printed.subarray(0, bytes).toString('latin1').split('\n')
   return { changes: lines.flatMap((line) => changeOf(line) ?? []), bytes }
 }
 
-function changeOf(line: string): GuestChange | undefined {
+function changeOf(line: string): Change | undefined {
   const [letter = '', kind, path, to] = line.split(' ')
   const type = types[letter]
   if (!type || path === undefined || (type === 'moved') !== (to !== undefined)) return undefined
   const [from, into] = [textOf(path), to === undefined ? null : textOf(to)]
   const exact = from.exact && (into?.exact ?? true)
-  return { type, isFolder: kind === 'd', path: from.text, exact, to: into?.text ?? null }
+  return { type, path: from.text, exact_path: exact, folder: kind === 'd', to: into?.text ?? null }
 }
 
 function textOf(base64: string): { text: string; exact: boolean } {

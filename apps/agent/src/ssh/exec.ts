@@ -45,7 +45,7 @@ function start(calls: Calls, command: ExecCommand, id: string, deadline: number)
   const timeoutSecs = Math.max(1, Math.ceil((deadline - performance.now()) / 1_000))
   // It is known to have started before the deadline has passed.
   const waitMs = Math.floor(msUntil(deadline) / 2)
-  const words = startWords({ ...command, execId: id, timeoutSecs }, { folder: shortCommands, waitMs })
+  const words = startWords({ ...command, id, timeout_secs: timeoutSecs }, { folder: shortCommands, waitMs })
   return calls.call({ words, input: command.stdin ?? undefined, timeoutSecs: callSecs, notAfter: deadline })
 }
 

@@ -9,6 +9,9 @@ import {
   type CommandResult,
   type DesktopSpec,
   type Fence,
+  type GuestCallBody,
+  type GuestCallName,
+  type GuestCallResult,
   newId,
   type Report,
   type ReportName,
@@ -207,11 +210,19 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     return this.ask('desktop.tidy', { fence })
   }
 
+  async call<N extends GuestCallName>(
+    target: { desktopId: string; generation: number },
+    call: N,
+    body: GuestCallBody<N>,
+  ): Promise<GuestCallResult<N>> {
+    const timeoutSecs = 60
+    return (await this.ask('guest.call', { ...target, call, body, timeoutSecs })) as GuestCallResult<N>
+  }
+
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
   async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
     const generation = this.parts.journal.read(desktopId)?.generation ?? 0
-    const request = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
-    return (await this.ask('guest.exec', request)).stdout.trimEnd()
+    return (await this.call({ desktopId, generation }, 'exec', { command, timeout_secs: timeoutSecs })).stdout.trimEnd()
   }
 
   /** Seconds between the guest's clock and the host's. */

@@ -4,9 +4,10 @@ import {
   type CommandName,
   type CommandPayload,
   type CommandResult,
+  commandLabel,
   commands,
-  type ExecCommand,
   factsOf,
+  type GuestCallBody,
   isNotRunReason,
   Refusal,
   type RefusalCode,
@@ -15,6 +16,7 @@ import {
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import { currentSpan, type Log } from '@dormouse/process'
+import type { ZodType } from 'zod'
 import { firstIssue } from './validation.ts'
 
 /** The commands that a confined host may get. None of them runs anything on the host. */
@@ -33,10 +35,7 @@ interface Events {
 }
 
 /** Wraps every command. Passed in by the wiring, because the links know nothing of metrics and traces. */
-export type CommandObserver = <N extends CommandName>(
-  name: N,
-  work: () => Promise<CommandResult<N>>,
-) => Promise<CommandResult<N>>
+export type CommandObserver = <T>(label: string, work: () => Promise<T>) => Promise<T>
 
 export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
@@ -95,13 +94,14 @@ export class Links extends EventEmitter<Events> {
 
   /**
    * Sends a host a command and validates the answer. A lost link or a timeout is `host_unreachable`: the outcome is unknown
-   * until the command is retried.
+   * until the command is retried. `result` is the shape of a call to a guest, whose command has none of its own.
    */
   async command<N extends CommandName>(
     hostId: string,
     name: N,
     payload: CommandPayload<N>,
     options: { signal?: AbortSignal; timeoutMs?: number; requestId?: string | undefined } = {},
+    result: ZodType = commands[name].result,
   ): Promise<CommandResult<N>> {
     const peer = this.#peers.get(hostId)
     if (!peer) throw refusalWithCause('host_unreachable', 'this replica has no link to the host')
@@ -112,22 +112,23 @@ export class Links extends EventEmitter<Events> {
         'host_unreachable',
         'the host was declared lost; it runs nothing until `dormouse admin host uncordon` takes it back',
       )
-    return this.#observe(name, async () => {
+    const label = commandLabel(name, payload)
+    return this.#observe(label, async () => {
       const { traceparent } = currentSpan() ?? {}
       const answer = await peer
         .call(name, payload, { ...options, ...(traceparent && { traceparent }) })
         .catch((error: unknown) => {
-          throw asRefusal(name, payload, error)
+          throw asRefusal(label, payload, error)
         })
-      return this.#validated(hostId, name, answer)
+      return this.#validated<N>(hostId, label, answer, result)
     })
   }
 
   /** After an invalid answer the outcome is unknown, as after none. Retrying the command finds it out. */
-  #validated<N extends CommandName>(hostId: string, name: N, answer: unknown): CommandResult<N> {
-    const { success, data, error } = commands[name].result.safeParse(answer)
+  #validated<N extends CommandName>(hostId: string, label: string, answer: unknown, result: ZodType): CommandResult<N> {
+    const { success, data, error } = result.safeParse(answer)
     if (success) return data as CommandResult<N>
-    this.#log?.warn({ host: hostId, why: firstIssue(name, error) }, 'the answer of a host was invalid')
+    this.#log?.warn({ host: hostId, why: firstIssue(label, error) }, 'the answer of a host was invalid')
     throw refusalWithCause('host_unreachable', 'the host sent an invalid answer', { mayBeDone: true })
   }
 
@@ -141,7 +142,7 @@ export class Links extends EventEmitter<Events> {
 const isOfHosts = (code: string): code is RefusalCode =>
   Object.hasOwn(refusals, code) && factsOf(code as RefusalCode).from !== undefined
 
-function asRefusal(name: CommandName, payload: object, error: unknown): unknown {
+function asRefusal(label: string, payload: object, error: unknown): unknown {
   if (error instanceof CallRefused) {
     // Sent by the link itself, before the command began.
     if (error.code === 'too_many_calls') {
@@ -149,7 +150,7 @@ function asRefusal(name: CommandName, payload: object, error: unknown): unknown 
     }
     // An agent of an older release does not know the call and has done nothing. Commands of operations have their own refusals
     // for this.
-    if (error.code === 'unknown_call' && /^(guest|exec)\./.test(name))
+    if (error.code === 'unknown_call' && !Object.hasOwn(commands, label))
       return refusalWithCause('host_outdated', inShort(error.detail))
     if (!isOfHosts(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
@@ -159,8 +160,8 @@ function asRefusal(name: CommandName, payload: object, error: unknown): unknown 
       return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
     if (
       error.code === 'command_not_run' &&
-      'command' in payload &&
-      isNotRunReason(error.detail, payload as ExecCommand)
+      'body' in payload &&
+      isNotRunReason(error.detail, namedIn(payload.body as GuestCallBody<'exec'>))
     )
       return new Refusal('command_not_run', error.detail)
     return refusalWithCause(error.code, inShort(error.detail))
@@ -171,6 +172,8 @@ function asRefusal(name: CommandName, payload: object, error: unknown): unknown 
   }
   return error
 }
+
+const namedIn = ({ command, cwd = null }: GuestCallBody<'exec'>) => ({ command, cwd })
 
 /** A host's text goes into the database and to operators, so it is shortened and control characters are replaced. */
 const inShort = (words: string): string =>

@@ -1,24 +1,15 @@
-// Entries of the file system of an awake desktop's guest: listed and changed. Any replica with a link to the host can serve
-// them.
+// Entries of the file system of an awake desktop's guest: listed and changed.
 import {
   type ChangedEntryJson,
   type ChangeEntryBody,
   type EntriesJson,
-  type EntryChange,
-  type EntryJson,
   entriesLimitDefault,
   entriesTimeoutSecs,
-  type GuestEntry,
   refuseField,
   treeTimeoutSecs,
 } from '@dormouse/contract'
-import type { Links } from '../agents/links.ts'
-import type { Customer } from '../principals/service.ts'
-import type { AwakeDesktops } from './awake.ts'
+import type { Asking, GuestCaller } from './calls.ts'
 import { entryPath } from './paths.ts'
-
-/** Added to the guest's own timeout: time for the host to respond. */
-const marginMs = 10_000
 
 interface EntriesQuery {
   path: string
@@ -28,60 +19,36 @@ interface EntriesQuery {
 }
 
 export class Entries {
-  readonly #awake: AwakeDesktops
-  readonly #links: Links
+  readonly #calls: GuestCaller
 
-  constructor(awake: AwakeDesktops, links: Links) {
-    this.#awake = awake
-    this.#links = links
+  constructor(calls: GuestCaller) {
+    this.#calls = calls
   }
 
-  async list(caller: Customer, id: string, query: EntriesQuery, requestId: string): Promise<EntriesJson> {
+  list(asking: Asking, query: EntriesQuery): Promise<EntriesJson> {
     const { depth = 1, cursor = null, limit = entriesLimitDefault } = query
     const path = entryPath('path', query.path)
-    const { hostId, ...target } = await this.#awake.require(caller, id)
-    const payload = { ...target, path, depth, after: cursor, limit, timeoutSecs: entriesTimeoutSecs }
-    const options = { timeoutMs: entriesTimeoutSecs * 1_000 + marginMs, requestId }
-    const asked = this.#links.command(hostId, 'guest.listEntries', payload, options)
-    const { entries, next } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error, { path }))
-    return { entries: entries.map(entryToJson), next_cursor: next }
+    const how = { timeoutSecs: entriesTimeoutSecs, at: { path } }
+    return this.#calls.ask(asking, 'entry.list', { path, depth, cursor, limit }, how)
   }
 
   /** The change is finished in the guest even if the client disconnects. */
-  async change(caller: Customer, id: string, body: ChangeEntryBody, requestId: string): Promise<ChangedEntryJson> {
-    const change = changeOf(body)
-    const { hostId, ...target } = await this.#awake.require(caller, id)
+  change(asking: Asking, body: ChangeEntryBody): Promise<ChangedEntryJson> {
+    const change = checked(body)
     const timeoutSecs = isQuick(change) ? entriesTimeoutSecs : treeTimeoutSecs
-    const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
-    const asked = this.#links.command(hostId, 'guest.changeEntry', { ...target, change, timeoutSecs }, options)
-    const { entry } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error, change))
-    return { entry: entry && entryToJson(entry) }
+    return this.#calls.ask(asking, 'entry.change', change, { timeoutSecs, at: change })
   }
 }
 
-const isQuick = (change: EntryChange) => change.action === 'mkdir' || (change.action === 'chmod' && !change.recursive)
+const isQuick = (change: ChangeEntryBody) =>
+  change.action === 'mkdir' || (change.action === 'chmod' && !change.recursive)
 
-/** With the defaults, and absolute paths. */
-function changeOf(body: ChangeEntryBody): EntryChange {
+/** With absolute paths that may be changed. */
+function checked(body: ChangeEntryBody): ChangeEntryBody {
   const path = entryPath('path', body.path)
-  if (body.action === 'mkdir') {
-    const { parents, mode, owner } = body
-    return { action: 'mkdir', path, parents: parents ?? true, mode: mode ? bitsOf(mode) : null, owner: owner ?? null }
-  }
+  if (body.action === 'mkdir') return { ...body, path }
   if (path === '/') return refuseField('path', 'must not be the root of the file system')
-  switch (body.action) {
-    case 'move':
-      return { action: 'move', path, to: targetOf(path, body.to), overwrite: body.overwrite ?? false }
-    case 'copy': {
-      const { overwrite, recursive } = body
-      const to = targetOf(path, body.to)
-      return { action: 'copy', path, to, overwrite: overwrite ?? false, recursive: recursive ?? false }
-    }
-    case 'remove':
-      return { action: 'remove', path, recursive: body.recursive ?? false }
-    case 'chmod':
-      return { action: 'chmod', path, recursive: body.recursive ?? false, mode: bitsOf(body.mode) }
-  }
+  return 'to' in body ? { ...body, path, to: targetOf(path, body.to) } : { ...body, path }
 }
 
 function targetOf(path: string, given: string): string {
@@ -90,17 +57,3 @@ function targetOf(path: string, given: string): string {
   if (to.startsWith(`${path}/`)) return refuseField('to', 'must not be below `path`')
   return to
 }
-
-const bitsOf = (mode: string): number => Number.parseInt(mode, 8)
-
-const entryToJson = ({ exact, mode, modifiedMs, ...entry }: GuestEntry): EntryJson => ({
-  path: entry.path,
-  exact_path: exact,
-  type: entry.type,
-  size: entry.size,
-  mode: mode.toString(8).padStart(4, '0'),
-  uid: entry.uid,
-  gid: entry.gid,
-  modified_at: new Date(modifiedMs).toISOString(),
-  target: entry.target,
-})

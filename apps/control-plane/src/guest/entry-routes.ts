@@ -2,7 +2,7 @@
 import { changedEntryJson, changeEntryBody, entriesJson, entriesQuery, id } from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
-import { customer } from '../principals/authentication.ts'
+import { askingOf } from './asking.ts'
 import type { Entries } from './entries.ts'
 
 const params = z.object({ id })
@@ -24,7 +24,7 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
         problems: [404, 409, 504],
       },
     },
-    (request) => entries.list(customer(request), request.params.id, request.query, request.id),
+    (request) => entries.list(askingOf(request), request.query),
   )
 
   app.post(
@@ -43,6 +43,6 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
         problems: [404, 409, 504],
       },
     },
-    (request) => entries.change(customer(request), request.params.id, request.body, request.id),
+    (request) => entries.change(askingOf(request), request.body),
   )
 }

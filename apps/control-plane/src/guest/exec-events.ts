@@ -1,6 +1,7 @@
 // The output of an exec as server-sent events. `id` is the offset behind the bytes, so a client goes on from there. Knows no HTTP.
 import { type ExecStateJson, type ExecStream, Refusal } from '@dormouse/contract'
-import type { Asking, Execs } from './execs.ts'
+import type { Asking } from './calls.ts'
+import type { Execs } from './execs.ts'
 
 /** Proxies close connections without traffic, often after 30 s. */
 const waitMs = 10_000

@@ -19,9 +19,9 @@ import { sendEvents } from '../http/events.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import { customer } from '../principals/authentication.ts'
+import { askingOf } from './asking.ts'
 import { eventsOf } from './exec-events.ts'
-import type { Asking, Execs } from './execs.ts'
+import type { Execs } from './execs.ts'
 
 const params = z.object({ id })
 const execParams = params.extend({ exec: id.describe('Id of the exec') })
@@ -36,12 +36,6 @@ interface ExecRoutesOptions {
   leadership: Leadership
   onMismatch(): void
 }
-
-const ofRequest = (request: FastifyRequest): Asking => ({
-  caller: customer(request),
-  desktopId: (request.params as z.infer<typeof params>).id,
-  requestId: request.id,
-})
 
 export function execRoutes(app: App, options: ExecRoutesOptions): void {
   startRoutes(app, options)
@@ -70,7 +64,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
     async (request, reply) => {
       const key = idempotencyKey(request)
       leadership.require()
-      const { exec, replay } = await execs.start(ofRequest(request), request.body, key, fingerprint(request.body))
+      const { exec, replay } = await execs.start(askingOf(request), request.body, key, fingerprint(request.body))
       if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
       if (replay === 'mismatch') onMismatch()
       return reply.code(replay === 'no' ? 201 : 200).send(exec)
@@ -90,7 +84,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
         problems: [404, 409, 504],
       },
     },
-    async (request) => ({ execs: await execs.list(ofRequest(request)) }),
+    async (request) => ({ execs: await execs.list(askingOf(request)) }),
   )
 }
 
@@ -106,7 +100,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
         answers: { 200: 'As of now' },
       },
     },
-    async (request) => execs.get(ofRequest(request), request.params.exec),
+    async (request) => execs.get(askingOf(request), request.params.exec),
   )
 
   app.delete(
@@ -120,7 +114,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     },
     async (request) => {
       leadership.require()
-      await execs.remove(ofRequest(request), request.params.exec)
+      await execs.remove(askingOf(request), request.params.exec)
       return { id: request.params.exec }
     },
   )
@@ -135,7 +129,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
         answers: { 200: 'It was sent, unless the command has ended' },
       },
     },
-    async (request) => execs.signal(ofRequest(request), request.params.exec, request.body.signal),
+    async (request) => execs.signal(askingOf(request), request.params.exec, request.body.signal),
   )
 
   app.post(
@@ -148,7 +142,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
         answers: { 200: 'It has this size, if it has a terminal' },
       },
     },
-    async (request) => execs.resize(ofRequest(request), request.params.exec, request.body),
+    async (request) => execs.resize(askingOf(request), request.params.exec, request.body),
   )
 }
 
@@ -184,7 +178,7 @@ function outputRoute(app: App, { execs }: ExecRoutesOptions): void {
     },
     async (request, reply) => {
       const { stream = 'stdout', offset = 0, wait_secs: waitSecs = 0 } = request.query
-      const asking = { ...ofRequest(request), signal: callerGone(request, reply) }
+      const asking = { ...askingOf(request), signal: callerGone(request, reply) }
       if (/\btext\/event-stream\b/i.test(request.headers.accept ?? '')) {
         const from = { stream, offset: lastOffset(request) ?? offset }
         // Refuses before the stream begins.
@@ -243,7 +237,7 @@ export function execInputRoutes(app: App, { execs, stallMs, heldBytes }: ExecInp
     async (request) => {
       const bytes = await new BoundedBody(request.raw, bounds).bytes((more) => heldBytes.hold(request.raw, more))
       const { offset, eof } = request.query
-      const end = await execs.write(ofRequest(request), request.params.exec, offset, bytes, eof === 'true')
+      const end = await execs.write(askingOf(request), request.params.exec, offset, bytes, eof === 'true')
       return { next_offset: end }
     },
   )

@@ -1,14 +1,13 @@
 // Execs in the guest of an awake desktop. The guest keeps their output and their end; any replica with a link to the host reads
 // them. A start goes through the database first, so that it happens once.
 import {
-  type CommandName,
-  type CommandPayload,
-  type CommandResult,
-  type ExecReport,
   type ExecStateJson,
   type ExecStream,
   execReadMaxBytes,
   execStdinMaxBytes,
+  type GuestCallBody,
+  type GuestCallName,
+  type GuestCallResult,
   newId,
   Refusal,
   refusals,
@@ -16,28 +15,16 @@ import {
   refuseField,
   type StartExecBody,
 } from '@dormouse/contract'
-import type { Links } from '../agents/links.ts'
 import { CommitUnknown } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops } from './awake.ts'
+import type { Asking, GuestCaller } from './calls.ts'
 import * as store from './exec-store.ts'
 
 export interface ExecsOptions {
   awake: AwakeDesktops
   leadership: Leadership
-  links: Links
-}
-
-type ExecName = Extract<CommandName, `exec.${string}`>
-type Own<N extends ExecName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
-
-/** What one request brings. */
-export interface Asking {
-  caller: Customer
-  desktopId: string
-  requestId: string
-  signal?: AbortSignal | undefined
+  calls: GuestCaller
 }
 
 export interface ExecPart {
@@ -73,7 +60,8 @@ const startAgainMs = 15 * 60_000
 /** One request to a guest for output lasts at most this long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 const inputWaitMs = 5_000
-const marginMs = 40_000
+/** The longest that a guest takes for one operation, with what may have to be brought in. */
+const timeoutSecs = 30
 /** The terminal that those of the browser and most others are like. */
 const terminalName = 'xterm-256color'
 
@@ -137,47 +125,46 @@ export class Execs {
   async list(asking: Asking): Promise<ExecStateJson[]> {
     const { execs } = await this.#ask(asking, 'exec.list', {})
     // Ids sort by the time at which they were made.
-    return execs.map((report) => toJson(asking.desktopId, report)).sort((a, b) => (a.id < b.id ? 1 : -1))
+    return execs.sort((a, b) => (a.id < b.id ? 1 : -1))
   }
 
-  async get(asking: Asking, execId: string): Promise<ExecStateJson> {
-    return toJson(asking.desktopId, (await this.#ask(asking, 'exec.get', { execId })).exec)
+  get(asking: Asking, id: string): Promise<ExecStateJson> {
+    return this.#ask(asking, 'exec.get', { id })
   }
 
   /** The next bytes from the offset, waiting for them at most this long. What was dropped is skipped. */
   async read(
     asking: Asking,
-    execId: string,
+    id: string,
     { stream, offset, waitMs, maxBytes = execReadMaxBytes }: ExecPart,
   ): Promise<ExecOutput> {
     const until = performance.now() + waitMs
     for (;;) {
       const leftMs = Math.max(0, Math.min(stepMs, Math.round(until - performance.now())))
-      const request = { execId, stream, offset, maxBytes, waitMs: leftMs || null }
-      const { exec: report, offset: from, data } = await this.#ask(asking, 'exec.read', request)
+      const request = { id, stream, offset, max_bytes: maxBytes, wait_ms: leftMs }
+      const { exec, offset: from, data } = await this.#ask(asking, 'exec.read', request)
       const bytes = Buffer.from(data, 'base64')
       const next = from + bytes.length
       if (next < offset) refuse('exec_offset', refusals.exec_offset.detail({ offset, end: next }))
-      const exec = toJson(asking.desktopId, report)
-      const isEnd = report.state !== 'running' && next >= report[stream].end
+      const isEnd = exec.state !== 'running' && next >= exec[stream].end
       if (bytes.length > 0 || isEnd || performance.now() >= until) return { exec, offset: from, bytes, isEnd }
     }
   }
 
   /** Appends input, of which the bytes before the end are skipped. Returns the end, which may be before that of the bytes. */
-  async write(asking: Asking, execId: string, offset: number, bytes: Buffer, ends: boolean): Promise<number> {
-    const request = { execId, offset, data: bytes.toString('base64'), ends, waitMs: inputWaitMs }
-    const { end, gap } = await this.#ask(asking, 'exec.write', request)
+  async write(asking: Asking, id: string, offset: number, bytes: Buffer, eof: boolean): Promise<number> {
+    const body = { id, offset, data: bytes.toString('base64'), eof, wait_ms: inputWaitMs }
+    const { end, gap } = await this.#ask(asking, 'exec.write', body)
     if (gap) refuse('exec_offset', refusals.exec_offset.detail({ offset, end }))
     return end
   }
 
-  async signal(asking: Asking, execId: string, signal: number): Promise<ExecStateJson> {
-    return toJson(asking.desktopId, (await this.#ask(asking, 'exec.signal', { execId, signal })).exec)
+  signal(asking: Asking, id: string, signal: number): Promise<ExecStateJson> {
+    return this.#ask(asking, 'exec.signal', { id, signal })
   }
 
-  async resize(asking: Asking, execId: string, size: { cols: number; rows: number }): Promise<ExecStateJson> {
-    return toJson(asking.desktopId, (await this.#ask(asking, 'exec.resize', { execId, size })).exec)
+  resize(asking: Asking, id: string, size: { cols: number; rows: number }): Promise<ExecStateJson> {
+    return this.#ask(asking, 'exec.resize', { id, ...size })
   }
 
   /** Ends the exec, and deletes what is kept of it. The key stays used. */
@@ -185,7 +172,7 @@ export class Execs {
     const { awake, leadership } = this.#options
     await awake.require(asking.caller, asking.desktopId)
     await leadership.transactionAtOnce((tx) => store.markRemoved(tx, asking.desktopId, execId))
-    await this.#ask(asking, 'exec.remove', { execId })
+    await this.#ask(asking, 'exec.remove', { id: execId })
   }
 
   /** Nothing has been started yet, so an unknown outcome is sent again by the client. */
@@ -199,48 +186,17 @@ export class Execs {
     }
   }
 
-  async #startInGuest(asking: Asking, execId: string, body: StartExecBody): Promise<ExecStateJson> {
-    const {
-      command,
-      cwd = null,
-      env,
-      stdin,
-      tty = null,
-      timeout_secs: timeoutSecs = null,
-      keep_awake: keepAwake,
-      wait_for_reader: waitForReader,
-    } = body
-    const { exec } = await this.#ask(asking, 'exec.start', {
-      ...{ execId, command, cwd, tty, timeoutSecs, keepAwake: keepAwake ?? false },
-      waitForReader: waitForReader ?? false,
-      env: { ...(tty && { TERM: terminalName }), ...env },
-      hasInput: tty !== null || (stdin ?? null) !== null,
-    })
-    if (typeof stdin === 'string') await this.#giveInput(asking, execId, Buffer.from(stdin))
-    return toJson(asking.desktopId, exec)
+  #startInGuest(asking: Asking, id: string, body: StartExecBody): Promise<ExecStateJson> {
+    const env = { ...(body.tty && { TERM: terminalName }), ...body.env }
+    return this.#ask(asking, 'exec.start', { ...body, id, env })
   }
 
-  /** A command may end before it has read its input. */
-  async #giveInput(asking: Asking, execId: string, bytes: Buffer): Promise<void> {
-    try {
-      await this.write(asking, execId, 0, bytes, true)
-    } catch (error) {
-      if (!(error instanceof Refusal && error.code === 'exec_input_closed')) throw error
-    }
-  }
-
-  /** The operation itself is never cut short: a client that has left cannot stop what its guest does. */
-  async #ask<N extends ExecName>(asking: Asking, name: N, request: Own<N>): Promise<CommandResult<N>> {
-    const { awake, links } = this.#options
-    const { caller, desktopId, requestId, signal } = asking
-    const { hostId, generation } = await awake.require(caller, desktopId)
-    const payload = { desktopId, generation, ...request } as CommandPayload<N>
-    try {
-      return await links.command(hostId, name, payload, { timeoutMs: marginMs, requestId, ...(signal && { signal }) })
-    } catch (error) {
-      if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
-      return awake.whyNot(desktopId, error)
-    }
+  #ask<N extends Extract<GuestCallName, `exec.${string}`>>(
+    asking: Asking,
+    call: N,
+    body: GuestCallBody<N>,
+  ): Promise<GuestCallResult<N>> {
+    return this.#options.calls.ask(asking, call, body, { timeoutSecs })
   }
 }
 
@@ -258,24 +214,3 @@ function mayRepeat(error: unknown): never {
   if (!(error instanceof Refusal) || error.code !== 'exec_interrupted') throw error
   throw new Refusal('guest_unavailable', undefined, { cause: error.message })
 }
-
-const streamJson = ({ start, end }: { start: number; end: number }) => ({ start, end, dropped_bytes: start })
-const timeJson = (secs: number) => new Date(secs * 1_000).toISOString()
-
-export const toJson = (desktopId: string, report: ExecReport): ExecStateJson => ({
-  id: report.execId,
-  desktop_id: desktopId,
-  state: report.state,
-  exit_code: report.exitCode,
-  signal: report.signal,
-  reason: report.reason,
-  started_at: timeJson(report.startedAt),
-  ended_at: report.endedAt === null ? null : timeJson(report.endedAt),
-  tty: report.tty,
-  keep_awake: report.keepAwake,
-  timeout_secs: report.timeoutSecs,
-  stdin: report.stdin,
-  stdout: streamJson(report.stdout),
-  stderr: streamJson(report.stderr),
-  command: report.title,
-})

@@ -12,8 +12,9 @@ import {
   refusals,
   refuse,
 } from '@dormouse/contract'
+import type { Asking } from './calls.ts'
 import { shortTimeoutSecs, timedOut } from './exec-ends.ts'
-import type { Asking, Execs } from './execs.ts'
+import type { Execs } from './execs.ts'
 
 interface Ran {
   result: ExecJson

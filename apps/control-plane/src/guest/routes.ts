@@ -7,6 +7,7 @@ import { BoundedBody } from '../http/bounded-body.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { customer } from '../principals/authentication.ts'
+import { askingOf } from './asking.ts'
 import type { KeyedExecs } from './keyed-execs.ts'
 import { sendPart, versionIn } from './part-response.ts'
 import { guestPath } from './paths.ts'
@@ -50,11 +51,9 @@ export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismat
     },
     async (request, reply) => {
       const key = idempotencyKey(request)
-      const caller = customer(request)
-      const { id } = request.params
-      if (key === null) return guests.exec(caller, id, request.body, request.id)
+      if (key === null) return guests.exec(askingOf(request), request.body)
       leadership.require()
-      const asking = { caller, desktopId: id, requestId: request.id, signal: callerGone(request, reply) }
+      const asking = { ...askingOf(request), signal: callerGone(request, reply) }
       const { result, replay } = await keyedExecs.run(asking, request.body, key, fingerprint(request.body))
       if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
       if (replay === 'mismatch') onMismatch()

@@ -1,62 +1,29 @@
 // Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
-import {
-  type ByteRange,
-  type CommandPayload,
-  type ExecBody,
-  type ExecJson,
-  Refusal,
-  type TransferCommand,
-} from '@dormouse/contract'
+import { type ByteRange, type ExecBody, type ExecJson, type GuestStreamBody, Refusal } from '@dormouse/contract'
 import { type Channel, ChannelLost } from '@dormouse/link'
-import type { Links } from '../agents/links.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
-import type { AwakeDesktops } from './awake.ts'
+import type { Asking, GuestCaller } from './calls.ts'
 import { shortTimeoutSecs, timedOut } from './exec-ends.ts'
 import { type FilePart, filePart } from './file-part.ts'
 import { type TransferParams, type Transfers, throwCause } from './transfers.ts'
 
-/** Added to the guest's own deadline: time for the host to kill the command and respond. */
-const marginMs = 10_000
 export class Guests {
-  readonly #awake: AwakeDesktops
-  readonly #links: Links
+  readonly #calls: GuestCaller
   readonly #transfers: Transfers
 
-  constructor(awake: AwakeDesktops, links: Links, transfers: Transfers) {
-    this.#awake = awake
-    this.#links = links
+  constructor(calls: GuestCaller, transfers: Transfers) {
+    this.#calls = calls
     this.#transfers = transfers
   }
 
   /** Runs a command. Only its own deadline ends it (504), not the client's disconnect. A lost host is 503. */
-  async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
-    const { hostId, generation } = await this.#awake.require(caller, id)
+  async exec(asking: Asking, body: ExecBody): Promise<ExecJson> {
     const timeoutSecs = shortTimeoutSecs(body)
-    const payload = {
-      desktopId: id,
-      generation,
-      command: body.command,
-      cwd: body.cwd ?? null,
-      env: body.env ?? {},
-      stdin: body.stdin ?? null,
-      timeoutSecs,
-      showsTimeout: true,
-    }
-    const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
-    const asked = this.#links.command(hostId, 'guest.exec', payload, options)
-    const result = await asked.catch((error: unknown) => this.#awake.whyNot(id, unlessDone(error)))
-    const ended = {
-      exit_code: result.exitCode,
-      signal: result.signal,
-      stdout: result.stdout,
-      stderr: result.stderr,
-      stdout_truncated: result.stdoutTruncated,
-      stderr_truncated: result.stderrTruncated,
-      duration_ms: result.durationMs,
-    }
-    return result.timedOut ? timedOut(ended, timeoutSecs) : ended
+    const asked = this.#calls.ask(asking, 'exec', { ...body, timeout_secs: timeoutSecs }, { timeoutSecs })
+    const { timed_out: isLate, ...ended } = await asked.catch(unlessDone)
+    return isLate ? timedOut(ended, timeoutSecs) : ended
   }
 
   /** Writes the body to a file, atomically; returns its size. */
@@ -66,7 +33,7 @@ export class Guests {
     body: Pick<BoundedBody, 'into' | 'discard'>,
   ): Promise<number> {
     const { mode, owner } = transfer
-    return this.#send(this.#transfers.begin(caller, transfer, 'guest.writeFile', { mode, owner }), body)
+    return this.#send(this.#transfers.begin(caller, transfer, 'file.write', { mode, owner }), body)
   }
 
   /** Unpacks the body into a folder, once all of it has come; returns its size. */
@@ -76,7 +43,7 @@ export class Guests {
     body: Pick<BoundedBody, 'into' | 'discard'>,
   ): Promise<number> {
     const { owner } = transfer
-    return this.#send(this.#transfers.begin(caller, transfer, 'guest.writeArchive', { owner }), body)
+    return this.#send(this.#transfers.begin(caller, transfer, 'archive.write', { owner }), body)
   }
 
   async #send(
@@ -102,19 +69,19 @@ export class Guests {
     range: ByteRange | null,
     ifVersion: string | null,
   ): Promise<FilePart> {
-    return filePart(await this.#receive(caller, transfer, 'guest.readFile', { range, ifVersion }))
+    return filePart(await this.#receive(caller, transfer, 'file.read', { range, if_version: ifVersion }))
   }
 
   /** A tar archive of a folder, once that is open. The stream fails if the transfer does. */
   async readArchive(caller: Customer, transfer: TransferParams): Promise<Readable> {
-    return Readable.from(await this.#receive(caller, transfer, 'guest.readArchive', {}), { objectMode: false })
+    return Readable.from(await this.#receive(caller, transfer, 'archive.read', {}), { objectMode: false })
   }
 
-  async #receive<N extends 'guest.readFile' | 'guest.readArchive'>(
+  async #receive<N extends 'file.read' | 'archive.read'>(
     caller: Customer,
     transfer: TransferParams,
     name: N,
-    more: Omit<CommandPayload<N>, keyof TransferCommand>,
+    more: Omit<GuestStreamBody<N>, 'path'>,
   ): Promise<AsyncGenerator<Buffer>> {
     const { channel, done } = await this.#transfers.begin(caller, transfer, name, more)
     channel.end()
@@ -126,11 +93,11 @@ export class Guests {
 export type { FilePart }
 
 /** If the host was lost in between, it says so: without a key the exact request would run the command again. */
-function unlessDone(error: unknown): unknown {
-  if (!(error instanceof Refusal) || !error.extra.mayBeDone) return error
+function unlessDone(error: unknown): never {
+  if (!(error instanceof Refusal) || !error.extra.mayBeDone) throw error
   const detail =
     'the desktop’s host became unreachable, and the command may have begun; look at what it has done before you run it again, or send commands with an Idempotency-Key'
-  return new Refusal(error.code, detail, error.extra)
+  throw new Refusal(error.code, detail, error.extra)
 }
 
 async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerator<Buffer> {

@@ -1,12 +1,11 @@
 // Starts a transfer of bytes with the guest of an awake desktop: the command, and the channel that the host dials back.
 import {
-  type CommandName,
-  type CommandPayload,
   type CommandResult,
   fileQueueTimeoutSecs,
   fileStepTimeoutSecs,
+  type GuestStreamBody,
+  type GuestStreamName,
   refuse,
-  type TransferCommand,
 } from '@dormouse/contract'
 import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
@@ -28,11 +27,6 @@ export interface TransferParams {
   requestId: string
 }
 
-type TransferName = Extract<
-  CommandName,
-  'guest.writeFile' | 'guest.readFile' | 'guest.appendUpload' | 'guest.readArchive' | 'guest.writeArchive'
->
-
 export class Transfers {
   readonly #awake: AwakeDesktops
   readonly #links: Links
@@ -45,17 +39,18 @@ export class Transfers {
   }
 
   /** Starts it, and waits for its channel, or for the host's refusal. */
-  async begin<N extends TransferName>(
+  async begin<N extends GuestStreamName>(
     caller: Customer,
     { id, path, signal, requestId }: TransferParams,
-    name: N,
-    more: Omit<CommandPayload<N>, keyof TransferCommand>,
-  ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
+    stream: N,
+    more: Omit<GuestStreamBody<N>, 'path'>,
+  ): Promise<{ channel: Channel; done: Promise<CommandResult<'guest.stream'>> }> {
     const { hostId, generation } = await this.#awake.require(caller, id)
     const awaited = this.#channels.expect(hostId, transferBeginsMs)
-    const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
+    const body = { path, ...more }
+    const payload = { desktopId: id, generation, stream, body, channel: awaited.token, ...limits }
     // No total timeout: both ends abort a transfer that makes no progress.
-    const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
+    const asked = this.#links.command(hostId, 'guest.stream', payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
       if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
       return this.#awake.whyNot(id, error, { path })

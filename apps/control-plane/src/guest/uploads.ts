@@ -2,14 +2,15 @@
 // there are, and whether one may already have been placed. So none depends on a replica, an agent or a connection.
 import {
   factsOf,
+  type GuestCallBody,
   newId,
   Refusal,
   refuse,
   refuseField,
   refuseNotFound,
-  type UploadCommand,
   type UploadJson,
-  type UploadResult,
+  type UploadState,
+  type UploadStep,
   uploadMaxSecs,
   uploadsMax,
 } from '@dormouse/contract'
@@ -22,6 +23,7 @@ import type { Leadership } from '../leadership/leadership.ts'
 import type { Customer } from '../principals/service.ts'
 import { Forgetful } from '../reconcile/forgetful.ts'
 import type { AwakeDesktops } from './awake.ts'
+import type { GuestCaller } from './calls.ts'
 import { type Transfers, throwCause } from './transfers.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as store from './upload-store.ts'
@@ -31,6 +33,7 @@ interface UploadsOptions {
   leadership: Leadership
   links: Links
   awake: AwakeDesktops
+  calls: GuestCaller
   transfers: Transfers
   log: Log
 }
@@ -52,7 +55,7 @@ export interface Part {
   body: BoundedBody
 }
 
-const stepTimeoutMs = 45_000
+const timeoutSecs = 35
 const removedAtOnce = 200
 const desktopsAtOnce = 20
 /** How long a desktop whose guest did not answer is left alone. */
@@ -172,9 +175,9 @@ export class Uploads {
   }
 
   async #prune(row: store.ExpiredUpload): Promise<void> {
-    const { leadership, links } = this.#options
-    const command = commandOf(row, 'drop', row.generation)
-    await links.command(row.hostId, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
+    const { leadership, calls } = this.#options
+    const { hostId, desktopId, generation } = row
+    await calls.askHost(hostId, { desktopId, generation, timeoutSecs }, 'upload.step', stepOf(row, 'drop'))
     await leadership.transaction((tx) => store.remove(tx, row.id))
   }
 
@@ -188,8 +191,8 @@ export class Uploads {
   async #write(request: UploadRequest, row: UploadRow, offset: number, body: BoundedBody): Promise<number> {
     const { caller, desktopId, signal, requestId } = request
     const transfer = { id: desktopId, path: row.path, signal, requestId }
-    const more = { uploadId: row.id, offset }
-    const { channel, done } = await this.#options.transfers.begin(caller, transfer, 'guest.appendUpload', more)
+    const more = { id: row.id, offset }
+    const { channel, done } = await this.#options.transfers.begin(caller, transfer, 'upload.append', more)
     const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
     try {
       return (await Promise.race([sent.then(() => done), done])).size
@@ -216,24 +219,14 @@ export class Uploads {
     return size === null ? refuse('upload_lost') : refuse('upload_offset')
   }
 
-  async #step(request: UploadRequest, row: UploadRow, step: UploadCommand['step']): Promise<UploadResult> {
-    const { awake, links } = this.#options
-    const { hostId, generation } = await awake.require(request.caller, row.desktopId)
-    const options = { timeoutMs: stepTimeoutMs, requestId: request.requestId }
-    const asked = links.command(hostId, 'guest.uploadStep', commandOf(row, step, generation), options)
-    return asked.catch((error: unknown) => awake.whyNot(row.desktopId, error, row))
+  #step({ caller, desktopId, requestId }: UploadRequest, row: UploadRow, step: UploadStep): Promise<UploadState> {
+    const asking = { caller, desktopId, requestId }
+    return this.#options.calls.ask(asking, 'upload.step', stepOf(row, step), { timeoutSecs, at: row })
   }
 }
 
-const commandOf = (row: UploadRow, step: UploadCommand['step'], generation: number): UploadCommand => ({
-  desktopId: row.desktopId,
-  generation,
-  uploadId: row.id,
-  path: row.path,
-  step,
-  size: row.length,
-  mode: row.mode,
-  owner: row.owner,
+const stepOf = ({ id, path, length, mode, owner }: UploadRow, step: UploadStep): GuestCallBody<'upload.step'> => ({
+  ...{ id, path, step, size: length, mode, owner },
 })
 
 const toJson = (row: UploadRow, offset: number, complete: boolean): UploadJson => ({

@@ -1,7 +1,7 @@
 // The changes of a folder as server-sent events. `id` is the cursor behind each batch, so a client goes on from there. Knows no
 // HTTP.
 import { Refusal } from '@dormouse/contract'
-import type { Asking } from './execs.ts'
+import type { Asking } from './calls.ts'
 import type { Watched, Watches } from './watches.ts'
 
 /** Proxies close connections without traffic, often after 30 s. */

@@ -5,8 +5,7 @@ import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { sendEvents } from '../http/events.ts'
 import { callerGone } from '../http/requests.ts'
-import { customer } from '../principals/authentication.ts'
-import type { Asking } from './execs.ts'
+import { askingOf } from './asking.ts'
 import { entryPath } from './paths.ts'
 import { watchEvents } from './watch-events.ts'
 import type { Watched, Watches } from './watches.ts'
@@ -79,12 +78,6 @@ export function watchRoutes(app: App, { watches }: { watches: Watches }): void {
     },
   )
 }
-
-const askingOf = (request: FastifyRequest): Asking => ({
-  caller: customer(request),
-  desktopId: (request.params as z.infer<typeof params>).id,
-  requestId: request.id,
-})
 
 const watchedOf = ({ path, recursive }: { path: string; recursive?: string | undefined }): Watched => ({
   path: entryPath('path', path),

@@ -1,56 +1,38 @@
 // Watches of folders in the guest of an awake desktop. The guest keeps what changed; any replica with a link to the host reads
 // it. A cursor names the watch in the guest and how far it was read. If anything may be missing, there is an `overflow`.
 import { hash } from 'node:crypto'
-import {
-  type ChangeJson,
-  type ChangesJson,
-  type CommandName,
-  type CommandPayload,
-  type CommandResult,
-  type GuestChange,
-  newId,
-  refuse,
-  refuseField,
-} from '@dormouse/contract'
-import type { Links } from '../agents/links.ts'
+import { type ChangeJson, type ChangesJson, newId, refuseField, type WatchedFolder } from '@dormouse/contract'
 import type { AwakeDesktops } from './awake.ts'
-import type { Asking } from './execs.ts'
+import type { Asking, GuestCaller } from './calls.ts'
 
-export interface Watched {
-  /** Absolute, in the guest. */
-  path: string
-  recursive: boolean
-}
+export type Watched = WatchedFolder
 
 interface Cursor {
   watchId: string
   offset: number
 }
 
-type WatchName = Extract<CommandName, `watch.${string}`>
-type Own<N extends WatchName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
-
 /** One request to a guest for changes lasts at most this long, so that a client that leaves costs it nothing for long. */
 const stepMs = 10_000
 /** Looking at all folders below, and what may have to be installed. */
-const marginMs = 150_000
+const timeoutSecs = 140
 
 const overflow: ChangeJson = { type: 'overflow', path: null, exact_path: true, folder: false, to: null }
 
 export class Watches {
   readonly #awake: AwakeDesktops
-  readonly #links: Links
+  readonly #calls: GuestCaller
 
-  constructor(awake: AwakeDesktops, links: Links) {
+  constructor(awake: AwakeDesktops, calls: GuestCaller) {
     this.#awake = awake
-    this.#links = links
+    this.#calls = calls
   }
 
   /** Begins: returns the cursor from which on changes are seen. */
   async begin(asking: Asking, watched: Watched): Promise<string> {
-    const watchId = newId()
-    const { next } = await this.#ask(asking, 'watch.start', { watchId, ...watched }, watched)
-    return cursorOf({ watchId, offset: next }, watched)
+    const id = newId()
+    const { next } = await this.#calls.ask(asking, 'watch.start', { id, ...watched }, { timeoutSecs, at: watched })
+    return cursorOf({ watchId: id, offset: next }, watched)
   }
 
   /**
@@ -60,8 +42,9 @@ export class Watches {
     const until = performance.now() + waitMs
     for (let { watchId, offset } = parseCursor(cursor, watched); ; ) {
       const leftMs = Math.max(0, Math.min(stepMs, Math.round(until - performance.now())))
-      const seen = await this.#ask(asking, 'watch.read', { watchId, offset, waitMs: leftMs || null })
-      const changes = [...(seen.missed ? [overflow] : []), ...seen.changes.map(toJson)]
+      const body = { id: watchId, offset, wait_ms: leftMs }
+      const seen = await this.#calls.ask(asking, 'watch.read', body, { timeoutSecs })
+      const changes = [...(seen.missed ? [overflow] : []), ...seen.changes]
       // What was kept of it comes first: the folder may be gone, and then no other one begins.
       if (seen.ended && seen.changes.length === 0)
         return { changes: [overflow], cursor: await this.begin(asking, watched) }
@@ -79,20 +62,7 @@ export class Watches {
 
   /** Ends it in the guest. A watch that nobody reads ends by itself. */
   async end(asking: Asking, watched: Watched, cursor: string): Promise<void> {
-    await this.#ask(asking, 'watch.remove', { watchId: parseCursor(cursor, watched).watchId })
-  }
-
-  async #ask<N extends WatchName>(asking: Asking, name: N, request: Own<N>, at?: Watched): Promise<CommandResult<N>> {
-    const { caller, desktopId, requestId, signal } = asking
-    const { hostId, generation } = await this.#awake.require(caller, desktopId)
-    const payload = { desktopId, generation, ...request } as CommandPayload<N>
-    const options = { timeoutMs: marginMs, requestId, ...(signal && { signal }) }
-    try {
-      return await this.#links.command(hostId, name, payload, options)
-    } catch (error) {
-      if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
-      return this.#awake.whyNot(desktopId, error, at)
-    }
+    await this.#calls.ask(asking, 'watch.remove', { id: parseCursor(cursor, watched).watchId }, { timeoutSecs })
   }
 }
 
@@ -107,11 +77,3 @@ function parseCursor(cursor: string, watched: Watched): Cursor {
   if (digest !== digestOf(watched)) refuseField('cursor', 'must be of the same `path` and `recursive`')
   return { watchId, offset: Number(offset) }
 }
-
-const toJson = ({ type, isFolder, path, exact, to }: GuestChange): ChangeJson => ({
-  type,
-  path,
-  exact_path: exact,
-  folder: isFolder,
-  to,
-})

@@ -1,16 +1,15 @@
 // Watches the commands that this replica sends to hosts: how long each took, and what files they moved. Knows no desktop.
-import type { CommandName, CommandResult } from '@dormouse/contract'
-import { Refusal } from '@dormouse/contract'
+import { type CommandResult, type GuestStreamName, Refusal } from '@dormouse/contract'
 import { type Tracing, traced } from '@dormouse/process'
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { CommandObserver } from '../agents/links.ts'
 
-const directions: Partial<Record<CommandName, 'to_guest' | 'from_guest'>> = {
-  'guest.writeFile': 'to_guest',
-  'guest.appendUpload': 'to_guest',
-  'guest.writeArchive': 'to_guest',
-  'guest.readFile': 'from_guest',
-  'guest.readArchive': 'from_guest',
+const directions: Record<GuestStreamName, 'to_guest' | 'from_guest'> = {
+  'file.write': 'to_guest',
+  'upload.append': 'to_guest',
+  'archive.write': 'to_guest',
+  'file.read': 'from_guest',
+  'archive.read': 'from_guest',
 }
 
 /** Measures each command under its name and outcome: `succeeded`, the code of a refusal, or `failed`. */
@@ -35,15 +34,15 @@ export function observeCommands(registry: Registry, tracing: Tracing | undefined
     labelNames: ['direction'],
     registers,
   })
-  return async <N extends CommandName>(command: N, work: () => Promise<CommandResult<N>>) => {
+  return async (command, work) => {
     const startedAt = performance.now()
     let outcome = 'succeeded'
     try {
       const result = await traced(tracing, { name: command, kind: 'client' }, work)
-      const direction = directions[command]
-      if (direction) {
+      if (Object.hasOwn(directions, command)) {
+        const direction = directions[command as GuestStreamName]
         transfers.inc({ direction })
-        bytes.inc({ direction }, (result as CommandResult<'guest.writeFile'>).size)
+        bytes.inc({ direction }, (result as CommandResult<'guest.stream'>).size)
       }
       return result
     } catch (error) {

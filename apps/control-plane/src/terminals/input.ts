@@ -1,7 +1,8 @@
 // The input that a client sends over an exec's socket: given to the guest in order, by offsets, and confirmed. What was
 // accepted is not sent twice; what was not is the client's to send again.
 import { attachInputMaxBytes, Refusal } from '@dormouse/contract'
-import type { Asking, Execs } from '../guest/execs.ts'
+import type { Asking } from '../guest/calls.ts'
+import type { Execs } from '../guest/execs.ts'
 import { AttachBreach } from './messages.ts'
 
 interface InputOptions {

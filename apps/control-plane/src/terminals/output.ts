@@ -1,7 +1,8 @@
 // One stream of an exec over its socket. Reads from the guest only what may be sent, so a client that reads slowly costs no
 // memory here, and never holds the command.
 import { type ExecStateJson, type ExecStream, execReadMaxBytes, Refusal } from '@dormouse/contract'
-import type { Asking, Execs } from '../guest/execs.ts'
+import type { Asking } from '../guest/calls.ts'
+import type { Execs } from '../guest/execs.ts'
 
 interface OutputOptions {
   execs: Pick<Execs, 'read'>

@@ -9,7 +9,8 @@ import {
   type Refusal,
 } from '@dormouse/contract'
 import type { WebSocket } from 'ws'
-import type { Asking, Execs } from '../guest/execs.ts'
+import type { Asking } from '../guest/calls.ts'
+import type { Execs } from '../guest/execs.ts'
 import { pingClient } from '../streams/relay.ts'
 import { SocketPause, throttle } from '../streams/throttle.ts'
 import { Input } from './input.ts'

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { unlessAborted } from '../mechanics/deadlines.ts'
-import { transferError } from './transfer.ts'
+import { transferError } from './transfer-error.ts'
 
 test('a read whose desktop goes away is refused for that reason, which both the guest and the stream are told', async () => {
   const over = new AbortController()

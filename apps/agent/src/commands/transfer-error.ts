@@ -1,12 +1,6 @@
-// What the transfers of files and pictures share: what they need, and how one that ends early is reported.
+// How a transfer of a file or picture that ends early is reported.
 import { Refusal } from '@dormouse/contract'
 import { ChannelLost, DialRefused, LinkLost } from '@dormouse/link'
-import type { AwakeDeps } from '../desktops/awake-guest.ts'
-import type { Transfers } from '../guest/transfers.ts'
-
-export interface TransferDeps extends AwakeDeps {
-  transfers: Transfers
-}
 
 /** The refusal to return for an error: a transfer that its other end aborts is not an error of the agent. */
 export function transferError(error: unknown): unknown {
