@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
 
 const flags = [
-  ...['-Os', '-std=gnu17', '-Wall', '-Wextra', '-Werror', '-static', '-nostdlib', '-ffreestanding', '-march=x86-64'],
+  ...['-Oz', '-std=gnu17', '-Wall', '-Wextra', '-Werror', '-static', '-nostdlib', '-ffreestanding', '-march=x86-64'],
   ...['-fno-stack-protector', '-fno-asynchronous-unwind-tables', '-fno-tree-loop-distribute-patterns', '-fno-pie'],
   ...['-no-pie', '-fcf-protection=none', '-s'],
   ...['-Wl,--build-id=none', '-Wl,-z,noseparate-code', '-Wl,-z,noexecstack'],

@@ -1,6 +1,6 @@
 // The program that the agent brings into a guest: it starts commands that last, and reads and controls them. Each is supervised
 // by a process of its own, so it outlives the connection, the agent, and hibernation. It also serves the virtio ports to the
-// host. Usage: main FOLDER OPERATION ..., or main serve PLACE MEMORY, or main port ssh|wake [DEVICE]
+// host. Usage: main FOLDER OPERATION ..., main stream NONCE OPERATION ..., main serve PLACE MEMORY, or main port ssh|wake [DEVICE]
 #include "sys.h"
 #include "record.h"
 #include "index.h"
@@ -10,6 +10,13 @@
 #include "watch.h"
 #include "wake.h"
 #include "ports.h"
+
+/** Of what an operation makes for the guest's users. */
+static u64 usual_mask;
+#include "files.h"
+#include "uploads.h"
+#include "entries.h"
+#include "stream.h"
 
 static u8 bytes[MOST_INPUT_BYTES];
 enum { MOST_READ = 720 * KiB };
@@ -65,12 +72,8 @@ static int open_terminal(struct window *size, int *theirs) {
   int ours = (int)sys_open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK, 0);
   int zero = 0, n = 0;
   if (ours < 0 || sys_ioctl(ours, TIOCSPTLCK, &zero) < 0 || sys_ioctl(ours, TIOCGPTN, &n) < 0) fail("terminal");
-  char path[24] = "/dev/pts/", digits[12];
-  int at = 12;
-  digits[--at] = 0;
-  do digits[--at] = (char)('0' + n % 10);
-  while (n /= 10);
-  memcpy(path + 9, digits + at, (u64)(12 - at));
+  char path[24] = "/dev/pts/", digits[12] = "";
+  join(path, 9, digits_before(digits + 11, (u64)n));
   *theirs = (int)sys_open(path, O_RDWR | O_NOCTTY, 0);
   if (*theirs < 0) fail("terminal");
   sys_ioctl(ours, TIOCSWINSZ, size);
@@ -408,6 +411,7 @@ static void start_watch(char **args) {
 /** Whether the words are an operation of this program. The last of them is followed by NULL. */
 static int perform(char *operation, u64 n, char **args) {
   struct record r;
+  if (change_entry(operation, n, args) || change_upload(operation, n, args)) return 1;
   if (same(operation, "start") && n >= 9) start(args, n);
   else if (same(operation, "watch.start") && n == 3) start_watch(args);
   else if (same(operation, "list")) list(n == 1 && same(args[0], "running"));
@@ -446,6 +450,8 @@ EXPORTED void begin(u64 *stack) {
   u64 ignore[4] = {1, 0, 0, 0};
   sys_sigaction(SIG_PIPE, ignore);
   if (argc >= 3 && same(argv[1], "port")) serve_port(argv[2], argc > 3 ? argv[3] : NULL, variables);
+  usual_mask = (u64)sys_umask(0077);
+  if (argc >= 4 && same(argv[1], "stream")) stream(argv[2], argv[3], argc - 4, argv + 4);
   home = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
   read_boot();
   if (argc == 4 && same(argv[1], "serve")) serve(argv[2], argv[3]);

@@ -96,18 +96,12 @@ static int is_of_session(const char *pid, u64 session) {
 }
 /** Kills the command with all of its session, also what has made a group of its own. */
 static void kill_session(struct job *j) {
-  static char entries[8192] __attribute__((aligned(8)));
   kill_group(j, SIG_KILL);
-  int folder = j->pid > 0 ? (int)sys_open("/proc", O_RDONLY | O_DIRECTORY, 0) : -1;
-  if (folder < 0) return;
-  for (i64 n; (n = sys_getdents(folder, entries, sizeof entries)) > 0;)
-    for (i64 at = 0; at < n;) {
-      struct dirent *entry = (struct dirent *)(entries + at);
-      at += entry->length;
-      if (entry->name[0] >= '1' && entry->name[0] <= '9' && length(entry->name) < 12 && is_of_session(entry->name, (u64)j->pid))
-        sys_kill((i64)number(entry->name), SIG_KILL);
-    }
-  sys_close(folder);
+  struct listing l = {.fd = j->pid > 0 ? (int)sys_open("/proc", O_RDONLY | O_DIRECTORY, 0) : -1};
+  for (struct dirent *entry; (entry = next_entry(&l));)
+    if (entry->name[0] >= '1' && entry->name[0] <= '9' && length(entry->name) < 12 && is_of_session(entry->name, (u64)j->pid))
+      sys_kill((i64)number(entry->name), SIG_KILL);
+  sys_close(l.fd);
 }
 static void answer_bell(struct job *j) {
   struct bell rung;

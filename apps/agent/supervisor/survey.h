@@ -43,24 +43,16 @@ static int count_in(struct survey *found, const char *id, u64 now, void (*each)(
 /** Counts what is kept in the present folder, and removes what has been kept for long enough; `each` gets every record that is
  *  not in the index. */
 static void survey(struct survey *found, void (*each)(struct record *)) {
-  static char entries[8192] __attribute__((aligned(8)));
+  struct listing l = {.fd = (int)sys_open(".", O_RDONLY | O_DIRECTORY, 0)};
   memset(found, 0, sizeof *found);
   memset(seen, 0, sizeof seen);
   u64 now = seconds(0);
-  int folder = (int)sys_open(".", O_RDONLY | O_DIRECTORY, 0);
-  for (i64 n; (n = sys_getdents(folder, entries, sizeof entries)) > 0;) {
-    for (i64 at = 0; at < n;) {
-      struct dirent *entry = (struct dirent *)(entries + at);
-      at += entry->length;
-      if (entry->name[0] == '.' && !entry->name[1]) continue;
-      if (entry->name[0] == '.' && entry->name[1] == '.' && !entry->name[2]) continue;
-      if (entry->type != 4 || length(entry->name) >= sizeof found->oldest) continue;
-      struct stat s;
-      if (count_in(found, entry->name, now, each)) continue;
-      if (sys_stat(entry->name, &s) == 0 && (u64)s.mtime + GARBAGE_SECS < now) remove_folder(entry->name);
-    }
+  for (struct dirent *entry; (entry = next_entry(&l));) {
+    struct stat s;
+    if (entry->type != 4 || length(entry->name) >= sizeof found->oldest || count_in(found, entry->name, now, each)) continue;
+    if (sys_stat(entry->name, &s) == 0 && (u64)s.mtime + GARBAGE_SECS < now) remove_folder(entry->name);
   }
-  sys_close(folder);
+  sys_close(l.fd);
   tidy_index();
 }
 /** Removes a record that has ended. A running one stays: the index had an earlier one with its id. */

@@ -29,7 +29,9 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_ioctl(fd, op, p) call(16, fd, op, p, 0)
 #define sys_pread(fd, p, n, at) call(17, fd, p, n, at)
 #define sys_pwrite(fd, p, n, at) call(18, fd, p, n, at)
+#define sys_seek(fd, at, how) call(8, fd, at, how, 0)
 #define sys_msync(p, n) call(26, p, n, 4, 0)
+#define sys_dup(fd) call(32, fd, 0, 0, 0)
 #define sys_dup2(a, b) call(33, a, b, 0, 0)
 #define sys_nanosleep(p) call(35, p, 0, 0, 0)
 #define sys_alarm(secs) call(37, secs, 0, 0, 0)
@@ -53,6 +55,8 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_unlink(path) call(87, path, 0, 0, 0)
 #define sys_readlink(path, p, n) call(89, path, p, n, 0)
 #define sys_fchmod(fd, mode) call(91, fd, mode, 0, 0)
+#define sys_fchown(fd, uid, gid) call(93, fd, uid, gid, 0)
+#define sys_lchown(path, uid, gid) call(94, path, uid, gid, 0)
 #define sys_umask(mode) call(95, mode, 0, 0, 0)
 #define sys_setsid() call(112, 0, 0, 0, 0)
 #define sys_mkfifo(path) call(133, path, 0010600, 0, 0)
@@ -73,12 +77,27 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_fallocate(fd, n) call(285, fd, 0, 0, n)
 #define sys_signalfd(set) call(289, -1, set, 8, O_CLOEXEC | O_NONBLOCK)
 #define sys_memfd(name) call(319, name, 1, 0, 0)
+#define sys_statat(folder, path, p, flags) call(262, folder, path, p, flags)
+#define sys_unlinkat(folder, path, flags) call(263, folder, path, flags, 0)
+#define sys_renameat(from, name, to, name_there, flags) call6(316, from, (i64)(name), to, (i64)(name_there), flags, 0)
+#define sys_getrandom(p, n) call(318, p, n, 0, 0)
+#define sys_limit(which, to, from) call(302, 0, which, to, from)
+#define sys_chmod(path, mode) call(90, path, mode, 0, 0)
+#define sys_symlink(target, path) call(88, target, path, 0, 0)
+#define sys_link(from, to) call(86, from, to, 0, 0)
+#define sys_mknod(path, mode, device) call(133, path, mode, device, 0)
+#define sys_set_times(path, times) call(280, HERE, path, times, NO_FOLLOW)
+#define sys_list_traits(path, names, n) call(195, path, names, n, 0)
+#define sys_get_trait(path, name, p, n) call(192, path, name, p, n)
+#define sys_set_trait(path, name, p, n) call6(189, (i64)(path), (i64)(name), (i64)(p), n, 0, 0)
+#define sys_copy_range(from, to, n) call6(326, from, 0, to, 0, n, 0)
 #define sys_pipe(fds, flags) call(293, fds, flags, 0, 0)
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_NOCTTY = 0400, O_TRUNC = 01000, O_NONBLOCK = 04000, O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000, O_CLOEXEC = 02000000, O_PATH = 010000000 };
 enum { F_SETLKW = 7, F_WRLCK = 1, F_UNLCK = 2 };
 enum { LOCK_SH = 1, LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8 };
-enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, EINVAL = 22, ENOSPC = 28, ELIBACC = 79, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
+enum { EPERM = 1, ENOENT = 2, EINTR = 4, EIO = 5, ENXIO = 6, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EBUSY = 16, EEXIST = 17, EXDEV = 18, ENOTDIR = 20, EISDIR = 21, EINVAL = 22, ENOSPC = 28, ENAMETOOLONG = 36, ENOTEMPTY = 39, ELOOP = 40, ELIBACC = 79, EOPNOTSUPP = 95 };
+enum { S_IFMT = 0170000, S_IFREG = 0100000, S_IFDIR = 0040000, S_IFLNK = 0120000 };
 enum { POLLIN = 1, POLLOUT = 4, POLLHUP = 16 };
 
 struct pollfd { int fd; short events; short revents; };
@@ -126,6 +145,22 @@ static u64 milliseconds(void) {
   struct timespec now;
   sys_clock(1, &now);
   return (u64)now.secs * 1000 + (u64)now.ns / 1000000;
+}
+
+struct listing { int fd; i64 bytes, at; char entries[2048] __attribute__((aligned(8))); };
+
+/** The next entry of the folder; NULL at its end. */
+static struct dirent *next_entry(struct listing *l) {
+  for (;;) {
+    if (l->at >= l->bytes) {
+      l->bytes = sys_getdents(l->fd, l->entries, sizeof l->entries);
+      l->at = 0;
+      if (l->bytes <= 0) return NULL;
+    }
+    struct dirent *entry = (struct dirent *)(l->entries + l->at);
+    l->at += entry->length;
+    if (!same(entry->name, ".") && !same(entry->name, "..")) return entry;
+  }
 }
 
 enum { ANSWER_BYTES = 32 * 1024, ANSWER_HEAD_BYTES = 48, MOST_WORDS = 240000, MOST_INHERITED = 1000 };
@@ -191,12 +226,33 @@ __attribute__((noreturn)) static void leave(int code) {
   if (tag) flush();
   for (;;) sys_exit(code);
 }
+/** Called before a failure is told: removes what is unfinished. */
+static void (*undo)(void);
+/** Standard output is the bytes of a file: a failure goes to standard error, as that of a shell's script does. */
+static int is_stream;
+enum { FAILED_CODE = 97 };
 /** The agent reads the first word of the answer. */
 __attribute__((noreturn)) static void fail(const char *why) {
-  say("no ");
+  void (*now)(void) = undo;
+  undo = NULL;
+  if (now) now();
+  if (is_stream) answer_fd = 2;
+  say(is_stream ? ": " : "no ");
   say(why);
   say("\n");
-  leave(0);
+  leave(is_stream ? FAILED_CODE : 0);
+}
+/** Fails with what the kernel has returned. */
+__attribute__((noreturn)) static void refuse(i64 error) {
+  static char why[32] = "errno ";
+  char *digits = digits_before(why + 31, (u64)-error);
+  memcpy(why + 6, digits, (u64)(why + 32 - digits));
+  fail(why);
+}
+/** The result, if it is none of the kernel's errors. */
+static i64 must(i64 result) {
+  if (result < 0) refuse(result);
+  return result;
 }
 
 static void say_bytes(const u8 *bytes, u64 n) {

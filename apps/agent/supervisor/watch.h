@@ -92,19 +92,13 @@ static int add_folder(int parent, const char *name) {
 }
 
 static void scan(int node, int reports) {
-  static char entries[32 * KiB] __attribute__((aligned(8)));
   static char buffer[PATH_BYTES];
-  int fd = (int)sys_open(path_to(buffer, node, ""), O_RDONLY | O_DIRECTORY | (node ? O_NOFOLLOW : 0), 0);
-  if (fd < 0) return;
-  for (i64 n; (n = sys_getdents(fd, entries, sizeof entries)) > 0;)
-    for (i64 at = 0; at < n;) {
-      struct dirent *entry = (struct dirent *)(entries + at);
-      at += entry->length;
-      if (same(entry->name, ".") || same(entry->name, "..")) continue;
-      int is_folder = (entry->type == 4 || !entry->type) && add_folder(node, entry->name);
-      if (reports) say_event('c', is_folder || entry->type == 4, node, entry->name);
-    }
-  sys_close(fd);
+  struct listing l = {.fd = (int)sys_open(path_to(buffer, node, ""), O_RDONLY | O_DIRECTORY | (node ? O_NOFOLLOW : 0), 0)};
+  for (struct dirent *entry; (entry = next_entry(&l));) {
+    int is_folder = (entry->type == 4 || !entry->type) && add_folder(node, entry->name);
+    if (reports) say_event('c', is_folder || entry->type == 4, node, entry->name);
+  }
+  sys_close(l.fd);
 }
 /** Watches everything below the folders that are new. What appeared in them before they were watched is reported. */
 static void scan_new(int reports) {

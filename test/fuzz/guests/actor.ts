@@ -80,7 +80,8 @@ export class Actor implements Guest {
   }
 
   #exec(client: Connection, session: object, begin: () => ServerChannel, script: string): void {
-    const nonce = /dormouse-(\w+) began /.exec(script)?.[1] ?? ''
+    const [, ofScript, ofStream] = /dormouse-(\w+) began | stream (\w+) /.exec(script) ?? []
+    const nonce = ofScript ?? ofStream ?? ''
     this.manner.early?.({ client, number: numberOf(session), nonce })
     const channel = begin().on('error', () => undefined)
     if (this.manner.channel) this.manner.channel({ ...endOf(channel), nonce })

@@ -19,6 +19,7 @@ const acts: readonly ((dice: Dice) => Act)[] = [
   (dice) => said('output', ({ number }) => data(number, dice.bytes(200))),
   (dice) => said('errors', ({ number }) => errors(number, dice.bytes(200))),
   (dice) => said('a place', ({ number }) => data(number, `/a\0/b\0${dice.pick(['12\0', 'zz\0', '\0', '-1\0'])}`)),
+  (dice) => said('a line of a file', ({ number }) => data(number, dice.pick(fileLines))),
   (dice) => said('an answer', ({ number }) => data(number, dice.pick(answers))),
   (dice) => said('much output', ({ number }) => data(number, Buffer.alloc(30_000, 'x')), dice.pick([1, 100])),
   () => said('small output', ({ number }) => data(number, 'x'), many),
@@ -69,10 +70,25 @@ const acts: readonly ((dice: Dice) => Act)[] = [
   (dice) => ({ name: 'no cipher', do: ({ client }) => void socketOf(client).write(dice.bytes(200)) }),
 ]
 
+/** Of files and uploads: too long, negative, of another form, or what was not asked. */
+const fileLines = [
+  ...['ready\n', 'placed 0\n', 'placed -1\n', '5 1-2-3\nhello', '99999999999999 1-2-3\n', '1048577 1-2-3\nx'],
+  ...['-1 1-2-3\n', '5\n', 'none\n', '0\n', `${'9'.repeat(5_000)}\n`, ': errno 28\n', ': errno 9999\n'],
+]
+
 /** To the first calls: of other calls, too long, of a program that has died, or of what was not asked. */
 const answers = [
   ...['1 0\n', '1 -\n', '2 5\nhello2 0\n', '1 99999\n', '1 9\nno usage\n1 0\n', '99 0\n', '1 1', ' \n'],
-  ...['2 4\nall\n2 0\n', '2 11\nno unknown\n2 0\n', '2 13\nexec x exited2 0\n', '0 0\n', '1 -1\n'],
+  ...['2 29\nentry 33188 1 0 0 5 1 0\naend\n2 0\n', '2 34\nentry 33188 1 0 0 5 9999 9999\nend\n2 0\n'],
+  ...[
+    '2 11\nno errno 2\n2 0\n',
+    '2 5\nnone\n2 0\n',
+    '2 4\nall\n2 0\n',
+    '2 11\nno unknown\n2 0\n',
+    '2 13\nexec x exited2 0\n',
+    '0 0\n',
+    '1 -1\n',
+  ],
 ]
 
 const requests = [

@@ -21,9 +21,8 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import { packScript, placeScript, unpacked, unpackScript } from './archives.ts'
+import { abandonScript, type Place, packScript, parsePlace, placeScript, unpackScript } from './archives.ts'
 import { printedBy } from './file-failures.ts'
-import { abandonScript, type Place, parsePlace } from './files.ts'
 
 const top = mkdtempSync(join(tmpdir(), 'archives-'))
 chmodSync(top, 0o755)
@@ -116,7 +115,7 @@ describe.each(kinds)('with %s', (kind) => {
     const to = join(dir, 'late/to')
     const place = await unpack(to, archive)
     expect(existsSync(to)).toBe(false)
-    await run(abandonScript(place, unpacked))
+    await run(abandonScript(place))
     expect(existsSync(join(dir, 'late'))).toBe(false)
     expect(all(dir).filter((name) => name.includes('.dormouse-'))).toEqual([])
     expect(await codeOf(run(placeScript(place, null)))).toBe('conflict')

@@ -45,8 +45,11 @@ until [ -s ${hostKeyPath}.pub ]; do
 done
 cat ${hostKeyPath}.pub`
 
-/** A program that serves a port already stays: the new one ends at once. It must outlive the guest agent's service. */
-const startProgram = `for port in ssh wake; do $program port $port </dev/null >/dev/null 2>&1 & done`
+/**
+ * A program that serves a port already stays: the new one ends at once. It must outlive the guest agent's service. What an earlier
+ * boot has left unfinished is removed.
+ */
+const startProgram = `for what in 'port ssh' 'port wake' 'stream - sweep'; do $program $what </dev/null >/dev/null 2>&1 & done`
 
 export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

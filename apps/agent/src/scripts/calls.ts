@@ -1,6 +1,7 @@
 // What is sent to the program that serves calls in a guest, and its answers. The program's side: apps/agent/supervisor/serve.h. Pure.
 import { BoundedBuffer } from '@dormouse/process'
 import type { GuestCall } from '../driver/guest-transport.ts'
+import { quote } from './quote.ts'
 import { badAnswer, programIn, supervisorPlaces } from './supervisor.ts'
 
 /** The longest is a command's output, with one byte more than is kept of each of its streams. */
@@ -21,10 +22,22 @@ const expendable = '{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null'
 /** What short commands print is kept in the guest's memory. */
 const memory = '/run/dormouse-commands'
 
+/** Becomes the program, wherever the guest has it. */
+const become = (args: (place: string) => string): string =>
+  supervisorPlaces.map((place) => `[ ! -x ${programIn(place)} ] || exec ${programIn(place)} ${args(place)}`).join('\n')
+
 export const serveScript = `${expendable}
 ${unsetSsh}
 cd -- "$HOME" 2>/dev/null || cd /
-${supervisorPlaces.map((place) => `[ ! -x ${programIn(place)} ] || exec ${programIn(place)} serve ${place} ${memory}`).join('\n')}
+${become((place) => `serve ${place} ${memory}`)}
+exit ${noProgramCode}
+`
+
+/** Starts an operation on a channel of its own. The program prints the start line itself. */
+export const streamScript = (words: GuestCall['words'], nonce: string): string => `${expendable}
+set -- ${words.map((word) => quote(String(word))).join(' ')}
+${become(() => `stream ${nonce} "$@"`)}
+echo ': No program' >&2
 exit ${noProgramCode}
 `
 

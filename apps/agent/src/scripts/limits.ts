@@ -57,9 +57,10 @@ export const watchdogLimits = {
 
 /** Files. */
 export const fileLimits = {
-  /** How long a script that creates folders or moves a file may take: it waits for the guest's disk only. */
+  /** How long a step that creates folders or moves a file may take: it waits for the guest's disk only. */
   scriptMs: 30_000,
-  /** What the script that creates a file may print. */
+  uploadStepSecs: 30,
+  /** What the script that unpacks an archive may print. */
   placeMaxBytes: 16 * KiB,
   /** How much of the guest's error message is kept. */
   messageMaxLength: 4_096,
@@ -75,13 +76,9 @@ export const entryLimits = {
   /** How long a search may take in the guest. */
   searchSecs: 25,
   /** How long the whole listing may take. */
-  listMs: 30_000,
+  listSecs: 30,
   /** Added to the timeout of a change, in which the guest ends it. */
-  changeMarginMs: 5_000,
-  /** How many bytes of names `stat` gets at once: fewer than a system accepts as arguments. */
-  namesMaxBytes: 500_000,
-  /** Less than is kept of a script's output. */
-  printedMaxBytes: 1_000_000,
+  changeMarginSecs: 5,
   /** A page must fit into one frame of the link. */
   pageMaxBytes: 1 * MiB,
 } as const

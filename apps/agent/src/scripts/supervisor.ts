@@ -15,6 +15,8 @@ export const programIn = (place: string): string => `${place}/${programName}`
 export const execs = 'execs'
 export const watches = 'watches'
 export const shortCommands = 'commands'
+/** In place of them, for an operation that keeps none. */
+export const noRecords = '.'
 
 const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16, inputGiven: 32, isShort: 64 }
 

@@ -1,9 +1,6 @@
 // A time limit for a program within a script: pure text. Not the program `timeout`: BusyBox's holds the output open for up to
 // a second after its program has ended.
 
-/** Exit code of a program that was ended at its limit. */
-const killedCode = 137
-
 /** Defines `limited SECS COMMAND…`, which runs the command and returns its exit code. The watcher ends with it. */
 export const limitedFunction = `limited() {
   limit=$1; shift
@@ -18,6 +15,3 @@ export const limitedFunction = `limited() {
   return $code
 }
 `
-
-/** In a `case` over the exit code: the program was ended. */
-export const wasLimited = `${killedCode})`

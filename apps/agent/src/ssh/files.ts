@@ -1,27 +1,43 @@
-// Files over a guest's SSH connection. The scripts are the same as through the guest agent; the bytes go through a channel
-// of their own, with back-pressure. Not SFTP: its protocol has no error for a full disk.
-import { randomBytes } from 'node:crypto'
-import { refuse } from '@dormouse/contract'
-import type { ChooseRange, FileDownload, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
-import { retryInBackground } from '../mechanics/retries.ts'
-import { asReading, printedBy, unlessRefused } from '../scripts/file-failures.ts'
-import {
-  abandonScript,
-  commitScript,
-  createScript,
-  type Place,
-  parsePlace,
-  parseVersion,
-  readScript,
-  removeScript,
-  sureMaxBytes,
-  writeInput,
-} from '../scripts/files.ts'
+// Files over a guest's SSH connection: a stream of our program for each, on a channel of its own, with back-pressure. Not SFTP: its
+// protocol has no error for a full disk.
+import { Refusal, refuse } from '@dormouse/contract'
+import type { ChooseRange, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
+import { before } from '../mechanics/deadlines.ts'
+import { asReading, unlessRefused } from '../scripts/file-failures.ts'
+import { parseVersion, sureMaxBytes } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import type { SshConnection } from './connection.ts'
-import { firstLine } from './first-line.ts'
-import { runScript } from './run-script.ts'
+import { type FirstLine, firstLine } from './first-line.ts'
 import { ScriptStream } from './script-stream.ts'
+
+type Words = readonly (string | number)[]
+
+interface Opened extends FirstLine {
+  stream: ScriptStream
+}
+
+/** Starts the operation, and waits for its first line. */
+export const openStream = (connection: SshConnection, words: Words): Promise<Opened> =>
+  withProgram(connection, async () => {
+    const stream = await ScriptStream.operate(connection, words)
+    try {
+      return { stream, ...(await firstLine(stream)) }
+    } catch (error) {
+      stream.close()
+      throw error
+    }
+  })
+
+/** The program is brought in if it is missing, or is of another release. */
+async function withProgram<T>(connection: SshConnection, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== 'exec_unsupported') throw error
+  }
+  await connection.meet()
+  return work()
+}
 
 export async function uploadOverSsh(
   connection: SshConnection,
@@ -29,85 +45,52 @@ export async function uploadOverSsh(
   mode: number | null,
   owner?: string | null,
 ): Promise<FileUpload> {
-  const file = { path, mode, owner }
-  const script = createScript(file, randomBytes(12).toString('hex'), writeInput)
-  return SshUpload.start(connection, script, (place) => ({
-    commit: (size) => commitScript(place, size, file),
-    abandon: abandonScript(place),
-    remove: removeScript(place),
-  }))
+  const { stream } = await openStream(connection, ['file.write', path, mode ?? '', owner ?? ''])
+  return new StreamUpload(connection, stream)
 }
 
-/** The scripts that end an upload, once its place in the guest is known. */
-export interface UploadEnd {
-  commit(size: number): string
-  abandon: string
-  remove: string
-}
-
-async function readPlace(stream: ScriptStream): Promise<Place> {
-  let printed = Buffer.alloc(0)
-  while (printed.length <= fileLimits.placeMaxBytes) {
-    const bytes = await stream.read()
-    if (!bytes) break
-    printed = Buffer.concat([printed, bytes])
-    const place = parsePlace(printed)
-    if (place) return place
-  }
-  stream.close()
-  return refuse('guest_unavailable', 'the guest did not report where it created the file')
-}
-
-export class SshUpload implements FileUpload {
+/** Each piece goes behind its length, so that a cut is not taken for the end. */
+class StreamUpload implements FileUpload {
   readonly #connection: SshConnection
   readonly #stream: ScriptStream
-  readonly #end: UploadEnd
+  /** What the program says at the end. It is read from the start: a failure comes as soon as it happens. */
+  readonly #said: Promise<FirstLine>
   #size = 0
 
-  /** Starts the script, which prints its place and then takes the bytes. */
-  static async start(
-    connection: SshConnection,
-    script: string,
-    endOf: (place: Place) => UploadEnd,
-  ): Promise<SshUpload> {
-    const stream = await ScriptStream.start(connection, script)
-    const place = await readPlace(stream)
-    stream.discardOutput()
-    return new SshUpload(connection, stream, endOf(place))
-  }
-
-  private constructor(connection: SshConnection, stream: ScriptStream, end: UploadEnd) {
+  constructor(connection: SshConnection, stream: ScriptStream) {
     this.#connection = connection
     this.#stream = stream
-    this.#end = end
+    this.#said = firstLine(stream)
+    this.#said.catch(() => undefined)
   }
 
   async write(bytes: Buffer): Promise<void> {
+    if (bytes.length === 0) return
     await this.#connection.sendCapacity()
-    await this.#stream.write(bytes)
+    await this.#send(bytes)
     this.#size += bytes.length
   }
 
   async commit(): Promise<number> {
+    await this.#send(Buffer.alloc(0))
+    const { line } = await this.#said
+    if (line !== `placed ${this.#size}`)
+      refuse('guest_unavailable', 'the guest did not report that the file is in its place')
+    this.#stream.discardOutput()
     await this.#stream.finish()
-    printedBy(await this.#run(this.#end.commit(this.#size)))
     return this.#size
   }
 
   async abandon(): Promise<void> {
+    this.#stream.discardOutput()
+    await before(performance.now() + fileLimits.scriptMs, unlessRefused(this.#stream.finish()))
     this.#stream.close()
-    if (await unlessRefused(this.#run(this.#end.abandon))) return
-    const remove = () => unlessRefused(this.#remove())
-    void retryInBackground(fileLimits.removeTries, fileLimits.removeEveryMs, remove)
   }
 
-  async #remove(): Promise<void> {
-    await this.#connection.connect()
-    await this.#run(this.#end.remove)
-  }
-
-  #run(script: string) {
-    return runScript(this.#connection, script, fileLimits.scriptMs)
+  #send(bytes: Buffer): Promise<void> {
+    const length = Buffer.alloc(4)
+    length.writeUInt32LE(bytes.length)
+    return this.#stream.write(Buffer.concat([length, bytes]))
   }
 }
 
@@ -116,9 +99,8 @@ export async function openOverSsh(
   path: string,
   choose: ChooseRange,
 ): Promise<RangeDownload> {
-  const stream = await ScriptStream.start(connection, readScript(path))
+  const { stream, line, rest } = await openStream(connection, ['file.read', path]).catch(asReading)
   try {
-    const { line, rest } = await firstLine(stream).catch(asReading)
     const file = parseVersion(line)
     if (file.size <= sureMaxBytes) return await openShort(stream, rest, file.version, choose)
     const sent = choose(file)
@@ -154,19 +136,4 @@ async function openShort(
   const sent = choose({ size, version })
   const parts = sent ? [all.subarray(sent.first, sent.first + sent.length)] : []
   return { head: { size, version, sent }, read: async () => parts.shift(), close: async () => stream.close() }
-}
-
-/** What a script prints after its first byte, which means that what it reads is open. */
-export async function downloadOf(connection: SshConnection, script: string): Promise<FileDownload> {
-  const stream = await ScriptStream.start(connection, script)
-  stream.endInput()
-  let first = (await stream.read())?.subarray(1)
-  return {
-    read: async () => {
-      const received = first
-      first = undefined
-      return received?.length ? received : stream.read()
-    },
-    close: async () => stream.close(),
-  }
 }

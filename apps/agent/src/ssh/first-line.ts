@@ -5,8 +5,13 @@ import type { ScriptStream } from './script-stream.ts'
 
 const newline = 10
 
+export interface FirstLine {
+  line: string
+  rest: Buffer
+}
+
 /** Without its newline, and what came behind it; `guest_unavailable` if the script prints none, or too much. */
-export async function firstLine(stream: ScriptStream): Promise<{ line: string; rest: Buffer }> {
+export async function firstLine(stream: ScriptStream): Promise<FirstLine> {
   let printed = Buffer.alloc(0)
   while (printed.length <= fileLimits.messageMaxLength) {
     const bytes = await stream.read()

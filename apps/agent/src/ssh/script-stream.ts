@@ -1,28 +1,40 @@
-// A script over SSH that reads or writes the bytes of a file, until its exit code says whether it succeeded.
+// A script over SSH, or a stream of our program, that reads or writes the bytes of a file, until its exit code says whether it
+// succeeded.
 import { randomBytes } from 'node:crypto'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
+import { streamScript } from '../scripts/calls.ts'
 import { fileRefusal } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
 import { closeChannel } from './channels.ts'
 import type { SshConnection } from './connection.ts'
 
-/** One call at a time. */
+/** One read and one write at a time. */
 export class ScriptStream {
   readonly #channel: ClientChannel
   readonly #ended = Promise.withResolvers<void>()
   /** Bytes that came and are not read yet; the channel is paused meanwhile. */
   #received: Buffer | undefined
-  /** The caller that waits to read or write. A new promise each time: one for all would keep every caller in memory. */
+  /** The caller that waits to read. A new promise each time: one for all would keep every caller in memory. */
   #waiting: PromiseWithResolvers<Buffer | undefined> | undefined
+  /** The caller that waits to write. */
+  #draining: PromiseWithResolvers<void> | undefined
   #stderr = ''
   #isClosed = false
 
   static start(connection: SshConnection, script: string): Promise<ScriptStream> {
+    return ScriptStream.#open(connection, (nonce) => withStartLine(script, nonce))
+  }
+
+  /** An operation of our program; `exec_unsupported` if the guest has no program. */
+  static operate(connection: SshConnection, words: readonly (string | number)[]): Promise<ScriptStream> {
+    return ScriptStream.#open(connection, (nonce) => streamScript(words, nonce))
+  }
+
+  static #open(connection: SshConnection, scriptOf: (nonce: string) => string): Promise<ScriptStream> {
     const nonce = randomBytes(12).toString('hex')
-    const asStream = (channel: ClientChannel) => new ScriptStream(channel, new StartLine(nonce))
-    return connection.openChannel(withStartLine(script, nonce), asStream)
+    return connection.openChannel(scriptOf(nonce), (channel) => new ScriptStream(channel, new StartLine(nonce)))
   }
 
   private constructor(channel: ClientChannel, start: StartLine) {
@@ -41,7 +53,7 @@ export class ScriptStream {
     channel.stderr.on('data', (bytes: Buffer) => {
       this.#stderr = (this.#stderr + bytes.toString('utf8')).slice(-fileLimits.messageMaxLength)
     })
-    channel.on('drain', () => this.#resume(undefined))
+    channel.on('drain', () => this.#draining?.resolve())
     channel.on('exit', (code: number | null) => {
       exitCode = code
     })
@@ -53,13 +65,24 @@ export class ScriptStream {
     const received = this.#received
     this.#received = undefined
     if (received) return received
-    return this.#wait(() => this.#channel.resume())
+    if (this.#isClosed) {
+      await this.#ended.promise
+      return undefined
+    }
+    this.#waiting = Promise.withResolvers()
+    this.#channel.resume()
+    return this.#waiting.promise
   }
 
   async write(bytes: Buffer): Promise<void> {
     if (!this.#isClosed && this.#channel.write(bytes)) return
-    await this.#wait()
-    if (this.#isClosed) refuse('guest_unavailable', 'the guest stopped reading during the transfer')
+    if (!this.#isClosed) {
+      this.#draining = Promise.withResolvers()
+      await this.#draining.promise
+    }
+    if (!this.#isClosed) return
+    await this.#ended.promise
+    refuse('guest_unavailable', 'the guest stopped reading during the transfer')
   }
 
   /** Ends the script's input. */
@@ -82,16 +105,6 @@ export class ScriptStream {
     closeChannel(this.#channel)
   }
 
-  async #wait(begin?: () => void): Promise<Buffer | undefined> {
-    if (this.#isClosed) {
-      await this.#ended.promise
-      return undefined
-    }
-    this.#waiting = Promise.withResolvers()
-    begin?.()
-    return this.#waiting.promise
-  }
-
   #resume(bytes: Buffer | undefined): void {
     this.#waiting?.resolve(bytes)
     this.#waiting = undefined
@@ -105,6 +118,7 @@ export class ScriptStream {
 
   #onClose(exitCode: number | null | undefined): void {
     this.#isClosed = true
+    this.#draining?.resolve()
     const lost = 'the connection to the guest was lost during the transfer'
     if (exitCode === undefined) this.#ended.reject(new Refusal('guest_unavailable', lost))
     else if (exitCode !== 0) this.#ended.reject(fileRefusal(this.#stderr))

@@ -23,10 +23,10 @@ import type {
 import { openArchiveOverSsh, unpackOverSsh } from './archives.ts'
 import type { GuestCalls } from './calls.ts'
 import type { SshConnection } from './connection.ts'
-import { changeOverSsh, listOverSsh } from './entries.ts'
+import { changeEntry, listEntries } from './entries.ts'
 import { runCommand } from './exec.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
-import { appendOverSsh, uploadStepOverSsh } from './uploads.ts'
+import { appendOverSsh, uploadStep } from './uploads.ts'
 
 export interface SshAccess {
   connection: SshConnection
@@ -83,20 +83,20 @@ export class SshTransport implements GuestTransport {
     return unpackOverSsh(await this.#connected(), { path, owner })
   }
 
-  async uploadStep(command: UploadCommand): Promise<UploadResult> {
-    return uploadStepOverSsh(await this.#connected(), command)
+  uploadStep(command: UploadCommand): Promise<UploadResult> {
+    return uploadStep(this.#calls, command)
   }
 
   async appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend> {
     return appendOverSsh(await this.#connected(), upload, offset)
   }
 
-  async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {
-    return listOverSsh(await this.#connected(), request)
+  listEntries(request: EntriesRequest): Promise<ListEntriesResult> {
+    return listEntries(this.#calls, request)
   }
 
-  async changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null> {
-    return changeOverSsh(await this.#connected(), change, timeoutSecs)
+  changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null> {
+    return changeEntry(this.#calls, change, timeoutSecs)
   }
 
   /** The connection, ready for one more command. */

@@ -1,26 +1,26 @@
-// Uploads in several parts over a guest's SSH connection.
+// Uploads in several parts: steps are calls of our program, and bytes go over a channel of their own.
 import type { UploadCommand, UploadResult } from '@dormouse/contract'
 import type { UploadAppend } from '../driver/guest-transport.ts'
-import { printedBy } from '../scripts/file-failures.ts'
+import { saidBy } from '../scripts/file-failures.ts'
+import { checkOffset, parseUpload, type UploadTarget, uploadWords } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
-import { appendScript, checkOffset, parseUpload, type UploadTarget, uploadScript, writeAt } from '../scripts/uploads.ts'
+import type { GuestCalls } from './calls.ts'
 import type { SshConnection } from './connection.ts'
-import { firstLine } from './first-line.ts'
-import { runScript } from './run-script.ts'
-import { ScriptStream } from './script-stream.ts'
+import { openStream } from './files.ts'
 
-export async function uploadStepOverSsh(connection: SshConnection, command: UploadCommand): Promise<UploadResult> {
-  return parseUpload(printedBy(await runScript(connection, uploadScript(command), fileLimits.scriptMs)))
+export async function uploadStep(calls: GuestCalls, command: UploadCommand): Promise<UploadResult> {
+  const call = { words: uploadWords(command), timeoutSecs: fileLimits.uploadStepSecs }
+  return parseUpload(saidBy(await calls.call(call)))
 }
 
 export async function appendOverSsh(
   connection: SshConnection,
-  target: UploadTarget,
+  { path, uploadId }: UploadTarget,
   offset: number,
 ): Promise<UploadAppend> {
-  const stream = await ScriptStream.start(connection, appendScript(target, offset, writeAt(offset)))
+  const { stream, line } = await openStream(connection, ['upload.append', path, uploadId, offset])
   try {
-    checkOffset((await firstLine(stream)).line, offset)
+    checkOffset(line, offset)
   } catch (error) {
     stream.close()
     throw error

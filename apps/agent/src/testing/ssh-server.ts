@@ -66,7 +66,8 @@ export async function startServer(
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const keys = new SshKeys('/nowhere')
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
+  const keys = new SshKeys(folder)
   const hostKey = host.public.split(' ')[1]!
   keys.read = async () => ({ privateKey: ours.private, hostKey: known(hostKey) })
   const connection = new SshConnection({
@@ -80,6 +81,7 @@ export async function startServer(
   const close = () => {
     connection.close()
     server.close()
+    rmSync(folder, { recursive: true, force: true })
   }
   return { connection, server, hostKey, close }
 }
@@ -178,9 +180,12 @@ export async function connectToShells({ free, ...how }: ShellsOptions & { free?:
 
 const callsOf = new WeakMap<SshConnection, GuestCalls>()
 
-/** Runs a command to its end in the guest of a connection. */
-export function runOver(connection: SshConnection, command: ExecCommand) {
+/** The calls of a connection's guest. */
+export function callsOver(connection: SshConnection): GuestCalls {
   const calls = callsOf.get(connection) ?? new GuestCalls(connection)
   callsOf.set(connection, calls)
-  return runCommand(calls, command)
+  return calls
 }
+
+/** Runs a command to its end in the guest of a connection. */
+export const runOver = (connection: SshConnection, command: ExecCommand) => runCommand(callsOver(connection), command)
