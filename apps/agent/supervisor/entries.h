@@ -21,6 +21,8 @@ static void say_signed(i64 n) {
 static u64 say_entry(int folder, const char *path) {
   char target[MOST_PATH];
   struct stat s;
+  // What is said is not broken off.
+  sys_alarm(0);
   if (sys_statat(folder, path, &s, NO_FOLLOW) < 0) return 0;
   i64 n = (s.mode & S_IFMT) == S_IFLNK ? call(267, folder, path, target, sizeof target) : 0;
   if (n < 0) n = 0;
@@ -93,7 +95,6 @@ static void list_entries(char **args) {
   kept_most = (u32)limit + 1;
   int fd = (int)must(sys_open(args[1], O_RDONLY | O_DIRECTORY, 0));
   search(fd, path, 0, depth);
-  sys_alarm(0);
   u32 i = 0;
   for (; i < kept_count && i < limit && bytes < MOST_PAGE_BYTES; i++) bytes += say_entry(fd, kept_paths[in_order[i]]);
   say(i < kept_count ? "more\n" : "end\n");
@@ -289,6 +290,7 @@ static int change_entry(const char *operation, u64 n, char **args) {
     if (s.dev == top.dev && s.ino == top.ino) refuse(-EBUSY);
     int is_dir = (s.mode & S_IFMT) == S_IFDIR;
     must(is_dir && !same(args[2], "1") ? sys_rmdir(args[1]) : remove_tree(HERE, args[1], 0));
+    sys_alarm(0);
     say("removed\n");
   } else if (same(operation, "chmod") && n == 4) {
     if (same(args[2], "1")) change_modes(HERE, args[1], number(args[3]), 0);
