@@ -5,6 +5,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writ
 import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { nodeMin } from './program.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const source = join(root, 'packages/client')
@@ -102,7 +103,8 @@ function manifest(): object {
     readFileSync(join(source, 'package.json'), 'utf8'),
   ) as Record<string, unknown>
   const exports = { '.': { types: './index.d.ts', default: './index.js' } }
-  return { name, version, description, license, type, sideEffects, exports, engines: { node: '>=20.3' } }
+  const files = ['*.js', '*.d.ts']
+  return { name, version, description, license, type, sideEffects, exports, files, engines: { node: `>=${nodeMin}` } }
 }
 
 function tsc(...words: string[]): void {

@@ -7,6 +7,7 @@ import type {
   attachProtocol,
   ExecStream,
 } from '@dormouse/contract'
+import { deferred } from './deferred.ts'
 
 // The SDK takes only types from the contract: these are its values, as the compiler checks.
 export const protocol = 'dormouse.exec.v1' satisfies typeof attachProtocol
@@ -28,7 +29,7 @@ export class AttachSocket {
   /** The socket, once it is open; undefined if it does not open. */
   static async open(socket: WebSocket, signal?: AbortSignal): Promise<AttachSocket | undefined> {
     const attached = new AttachSocket(socket)
-    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const { promise, resolve } = deferred<boolean>()
     const stop = () => resolve(false)
     socket.addEventListener('open', () => resolve(true))
     socket.addEventListener('close', stop)
@@ -52,7 +53,7 @@ export class AttachSocket {
   /** The next message; undefined once the socket is closed and all were read. One call at a time. */
   async next(): Promise<AttachMessage | undefined> {
     while (this.#received.length === 0 && !this.#isClosed) {
-      const { promise, resolve } = Promise.withResolvers<void>()
+      const { promise, resolve } = deferred<void>()
       this.#waiting = resolve
       await promise
     }

@@ -1,5 +1,6 @@
 // Input on its way to an exec: what was not accepted is kept, so that it is sent again over the next connection.
 import type { attachInputMaxBytes } from '@dormouse/contract'
+import { deferred } from './deferred.ts'
 
 const inFlightMaxBytes: typeof attachInputMaxBytes = 262_144
 const pieceMaxBytes = 64 * 1024
@@ -27,7 +28,7 @@ export class TerminalInput {
     if (bytes.length === 0) return Promise.resolve()
     this.#pieces.push(bytes)
     this.#bytes += bytes.length
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const { promise, resolve, reject } = deferred<void>()
     this.#writers.push({ end: (this.#start ?? 0) + this.#bytes, resolve, reject })
     this.onMore()
     return promise

@@ -2,6 +2,7 @@
 // use offsets: after a lost connection or a sleep it goes on without a lost or repeated byte.
 import type { AttachRequest, ExecStateJson } from '@dormouse/contract'
 import { type AttachMessage, AttachSocket, protocol } from './attach-socket.ts'
+import { deferred } from './deferred.ts'
 import { DormouseError } from './errors.ts'
 import { type ExecOutput, type FollowExecOptions, patiently } from './exec-output.ts'
 import type { CallOptions, Http } from './http.ts'
@@ -182,7 +183,7 @@ export class Terminal {
     const over = new AbortController()
     const signal = AbortSignal.any([over.signal, this.#signal])
     const { desktop_id: desktopId, id } = this.#exec
-    const { promise: failed, reject } = Promise.withResolvers<never>()
+    const { promise: failed, reject } = deferred<never>()
     failed.catch(() => undefined)
     this.#sendOverHttp(signal).catch((error) => over.signal.aborted || reject(error))
     const following = this.#calls.follow(desktopId, id, { offset: this.#offset, signal })
@@ -206,14 +207,14 @@ export class Terminal {
   /** What is typed while other keys are on their way is sent as one piece. */
   async #sendOverHttp(signal: AbortSignal): Promise<void> {
     const { desktop_id: desktopId, id } = this.#exec
-    let more = Promise.withResolvers<void>()
+    let more = deferred<void>()
     this.#wake = () => more.resolve()
     this.#input.onMore = this.#wake
     signal.addEventListener('abort', this.#wake, { once: true })
     const { stdin } = await patiently(this.#http, () => this.#calls.get(desktopId, id, { signal }), signal)
     this.#input.begin(stdin.end)
     while (!signal.aborted) {
-      more = Promise.withResolvers<void>()
+      more = deferred<void>()
       const size = this.#size
       this.#size = undefined
       // A size that is not taken is not worth an end.

@@ -1,0 +1,56 @@
+// `npm run release -- --out <folder>`: makes what a version of Dormouse is installed from, with the same bytes each time.
+import { createHash } from 'node:crypto'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { packNpm } from './release/npm.ts'
+
+const help = `npm run release -- --out <folder>    the packages of this version, with their parts lists and SHA256SUMS
+npm run release -- --out <folder> --json    the table as one line of JSON
+
+  client, dormouse and mcp as .tgz, for npm i and npx
+  a .cdx.json for each: its parts, in the format of CycloneDX
+  SHA256SUMS`
+
+const { values } = parseArgs({
+  options: { out: { type: 'string' }, json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+})
+
+async function release(out: string, isJson: boolean): Promise<void> {
+  mkdirSync(out, { recursive: true })
+  // A folder with half of a release has none of its files.
+  const made = mkdtempSync(join(tmpdir(), 'dormouse-release-'))
+  try {
+    await packNpm(made, (words) => console.error(words))
+    const names = readdirSync(made).sort()
+    const sums = names.map((name) => `${sha256(join(made, name))}  ${name}\n`).join('')
+    writeFileSync(join(made, 'SHA256SUMS'), sums)
+    const files = [...names, 'SHA256SUMS'].map((name) => ({ name, bytes: statSync(join(made, name)).size }))
+    for (const { name } of files) place(join(made, name), join(out, name))
+    console.log(isJson ? JSON.stringify({ folder: out, files }) : tableOf(files))
+  } finally {
+    rmSync(made, { recursive: true, force: true })
+  }
+}
+
+/** The folders may be on different file systems. */
+function place(from: string, to: string): void {
+  writeFileSync(`${to}.new`, readFileSync(from))
+  renameSync(`${to}.new`, to)
+}
+
+const sha256 = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')
+
+function tableOf(files: { name: string; bytes: number }[]): string {
+  const width = Math.max(...files.map(({ name }) => name.length))
+  return files
+    .map(({ name, bytes }) => `${name.padEnd(width)}  ${(bytes / 1024).toFixed(0).padStart(7)} KiB`)
+    .join('\n')
+}
+
+if (values.help) console.log(help)
+else if (!values.out) {
+  console.error('release: no folder was given; say where the files go with --out <folder>')
+  process.exitCode = 2
+} else await release(values.out, values.json ?? false)

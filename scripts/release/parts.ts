@@ -1,0 +1,11 @@
+// The parts list of a package, in the format of CycloneDX.
+import { execFileSync } from 'node:child_process'
+
+/** Without what differs each time: when it was made, and a random number. */
+export function partsOf(root: string, workspace: string): string {
+  const words = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--omit', 'dev', '--workspace', workspace]
+  const list = JSON.parse(execFileSync('npm', words, { cwd: root, encoding: 'utf8', maxBuffer: 2 ** 26 }))
+  delete list.serialNumber
+  delete list.metadata.timestamp
+  return `${JSON.stringify(list, null, 2)}\n`
+}
