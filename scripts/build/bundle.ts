@@ -1,7 +1,9 @@
 // Bundles the app of the current folder into one file that a plain Node 24 runs.
-import { cpSync, existsSync, rmSync } from 'node:fs'
+import { cpSync, existsSync, globSync, rmSync } from 'node:fs'
+import { basename } from 'node:path'
 import { build } from 'esbuild'
 import { oneFile } from './one-file.ts'
+import { ensureSdk } from './sdk.ts'
 import { ensureViewer } from './viewer.ts'
 
 /** Files that the program reads at run time: the source file that reads each, where it comes from, and where it goes. */
@@ -19,7 +21,8 @@ const beside = [
 ] as const
 
 if (existsSync('src/streams/page.ts')) await ensureViewer({ say: console.log })
-rmSync('dist', { recursive: true, force: true })
+// What the control plane serves takes longer than the rest, and changes less often.
+for (const old of globSync('dist/*')) if (basename(old) !== 'sdk') rmSync(old, { recursive: true, force: true })
 await build({
   stdin: { contents: entry(), resolveDir: process.cwd(), sourcefile: 'entry.ts', loader: 'ts' },
   outfile: 'dist/main.js',
@@ -28,6 +31,7 @@ await build({
   sourcesContent: false,
   logLevel: 'warning',
 })
+if (existsSync('src/http/packages.ts')) await ensureSdk(console.log)
 for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })
 
 /** A program with a bin/ folder is started from there; its bundle must start it, too. */

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ensureSdk } from '../build/sdk.ts'
 import { oldestNode } from '../testbed/oldest-node.ts'
 import { packNpm } from './npm.ts'
 
@@ -114,12 +115,16 @@ test.each(['client', 'dormouse', 'mcp'])('%s is what npm expects, and holds noth
   for (const each of files) expect([each, readFileSync(each, 'utf8').includes(root)]).toEqual([each, false])
 })
 
-test('two releases are the same bytes, each with its parts', { timeout: 120_000 }, async () => {
-  const again = join(folder, 'again')
-  mkdirSync(again)
-  await packNpm(again, () => undefined)
+test('what a control plane serves is the same bytes, made once, each with its parts', {
+  timeout: 120_000,
+}, async () => {
+  const served = join(folder, 'served')
+  const said: string[] = []
+  await ensureSdk((words) => said.push(words), served)
+  await ensureSdk((words) => said.push(words), served)
+  expect(said).toHaveLength(3)
   const digestsIn = (place: string) =>
-    globSync('*', { cwd: place })
+    globSync('*.{tgz,json}', { cwd: place })
       .sort()
       .map((name) => [
         name,
@@ -127,7 +132,7 @@ test('two releases are the same bytes, each with its parts', { timeout: 120_000 
           .update(readFileSync(join(place, name)))
           .digest('hex'),
       ])
-  expect(digestsIn(again)).toEqual(digestsIn(packed))
+  expect(digestsIn(served)).toEqual(digestsIn(packed))
   expect(digestsIn(packed).map(([name]) => name)).toEqual(
     ['client', 'dormouse', 'mcp'].flatMap((name) => [`${name}.cdx.json`, `${name}.tgz`]),
   )

@@ -24,7 +24,9 @@ export async function packNpm(out: string, say: (words: string) => void): Promis
       say(`Making ${name}.tgz`)
       await build(join(folder, name))
       const words = ['pack', join(folder, name), '--pack-destination', out, '--json']
-      const [packed] = JSON.parse(execFileSync('npm', words, { encoding: 'utf8' })) as [{ filename: string }]
+      const [packed] = JSON.parse(
+        execFileSync('npm', words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }),
+      ) as [{ filename: string }]
       renameSync(join(out, packed.filename), join(out, `${name}.tgz`))
       writeFileSync(join(out, `${name}.cdx.json`), partsOf(root, workspace))
     }

@@ -4,7 +4,14 @@ import { execFileSync } from 'node:child_process'
 /** Without what differs each time: when it was made, and a random number. */
 export function partsOf(root: string, workspace: string): string {
   const words = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--omit', 'dev', '--workspace', workspace]
-  const list = JSON.parse(execFileSync('npm', words, { cwd: root, encoding: 'utf8', maxBuffer: 2 ** 26 }))
+  const list = JSON.parse(
+    execFileSync('npm', words, {
+      cwd: root,
+      encoding: 'utf8',
+      maxBuffer: 2 ** 26,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    }),
+  )
   delete list.serialNumber
   delete list.metadata.timestamp
   return `${JSON.stringify(list, null, 2)}\n`

@@ -271,10 +271,15 @@ test('an answer with another status, header, media type or field than documented
   }
 })
 
-test('whoever opens the service’s address in a browser is led to the page to read it at', async () => {
+test('whoever opens the service’s address in a browser sees the first calls, with this address', async () => {
   await using stack = await Stack.start({ hosts: 0 })
-  const answer = await stack.api('GET', '/', { key: null })
-  expect([answer.status, answer.headers.location]).toEqual([302, '/docs'])
+  const page = await stack.api('GET', '/', { key: null })
+  expect([page.status, page.headers['content-type']]).toEqual([200, 'text/html; charset=utf-8'])
+  expect(page.headers['content-security-policy']).toContain(`default-src 'none'`)
+  for (const name of ['client', 'dormouse', 'mcp']) expect(page.text).toContain(`${stack.url}/sdk/${name}.tgz`)
+  expect(page.text).toContain('href="/docs"')
+  const forged = await stack.api('GET', '/', { key: null, headers: { host: '"><script>' } })
+  expect(forged.text).not.toContain('<script>')
 })
 
 test('whoever looks for it at the usual places is led to it', async () => {

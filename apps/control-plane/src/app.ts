@@ -24,6 +24,7 @@ import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { type KnownPaths, notePaths, refuseOtherMethods } from './http/methods.ts'
 import { omitNullFields } from './http/null-fields.ts'
 import { publishOpenApi } from './http/openapi.ts'
+import { servePackages } from './http/packages.ts'
 import { sendProblem } from './http/problems.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
@@ -171,6 +172,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
 function openRoutes(scope: App, { parts }: Scoped): void {
   parts.strangers.countAll(scope)
   answerUnknownPaths(scope)
+  servePackages(scope)
   serveReadingPage(scope)
   serveScreenPage(scope)
   scope.register(async (agents: App) => enrolRoutes(agents, parts), { prefix: '/agent/v1' })

@@ -49,7 +49,6 @@ const start = `SwaggerUIBundle({
 export function serveReadingPage(app: App): void {
   const folder = assetFolder()
   const asset = (name: string) => readFileSync(join(folder, name), 'utf8')
-  app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect('/docs', 302))
   serve(app, '/docs', 'text/html; charset=utf-8', () => page)
   serve(app, '/docs/start.js', 'text/javascript; charset=utf-8', () => start)
   for (const name of ['swagger-ui-bundle.js', 'swagger-ui.css']) {
