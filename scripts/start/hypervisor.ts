@@ -5,12 +5,12 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { cableAddress, layCables } from '../testbed/cables.ts'
-import { openDoorway } from '../testbed/doorway.ts'
 import { kvmWorks } from '../testbed/kvm.ts'
 import { startPrivateLibvirtd } from '../testbed/libvirtd.ts'
 import { isRoot } from '../testbed/namespaces.ts'
 import { endLeftHost, insideNetwork, leftHost } from '../testbed/private-host.ts'
 import { sessionUri, startSessionLibvirtd } from '../testbed/session-libvirtd.ts'
+import { sharePorts } from '../testbed/shared-ports.ts'
 import { dropShortName, giveShortName } from '../testbed/short-name.ts'
 import { findSystemLibvirtd } from '../testbed/system-libvirtd.ts'
 import { type HostPlace, hostPlaces, maxHosts } from './host-places.ts'
@@ -95,8 +95,8 @@ async function several(run: Run, places: HostPlace[], kvm: boolean): Promise<Hyp
   await layCables(started.map(({ pid }, at) => ({ pid, number: places[at]!.number })))
   const ports = Array.from({ length: options.replicas }, (_, replica) => options.port + replica)
   const hypervisors = started.map(async ({ hypervisor, pid }) => {
-    const doorway = await openDoorway(pid, ports)
-    onStop('the doorway', async () => doorway.close())
+    const shared = await sharePorts(pid, ports)
+    onStop('the shared ports', async () => shared.close())
     const network = { enter: insideNetwork(pid), address: cableAddress(hypervisor.place.number) }
     return { ...hypervisor, network }
   })

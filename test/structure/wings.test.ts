@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(scratch, { recursive: true }))
 
-test('without the wings, the rest type-checks', async () => {
+test('without the wings, the rest type-checks', { timeout: 300_000 }, async () => {
   await copyWithoutWings()
   const tsc = join(root, 'node_modules/.bin/tsc')
   const { stdout } = await promisify(execFile)(tsc, ['--noEmit', '-p', scratch]).catch((failed) => failed)

@@ -17,7 +17,7 @@ import type { App } from './http/app.ts'
 import { AuditTrail } from './http/audit-trail.ts'
 import { InFlightRequests } from './http/in-flight-requests.ts'
 import { sendRawProblem } from './http/raw-responses.ts'
-import { openWaitingRoom, type WaitingRoom } from './http/waiting-room.ts'
+import { openStartingServer, type StartingServer } from './http/starting-server.ts'
 import { type Modules, openModules } from './modules.ts'
 import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
@@ -98,7 +98,7 @@ async function openDatabase(config: Config, logOf: (module: string) => Log, sign
     // A request may have opened the connection, but its loss belongs to no request.
     outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),
   )
-  let waiting: WaitingRoom | undefined
+  let waiting: StartingServer | undefined
   const open = async () => {
     await requireVersion(pool)
     const applied = await migrate({ databaseUrl: config.databaseUrl, log })
@@ -106,7 +106,7 @@ async function openDatabase(config: Config, logOf: (module: string) => Log, sign
     return installationId(pool)
   }
   const waits = async () => {
-    waiting = await openWaitingRoom({ ...config, log: logOf('http') }).catch(explainListen(config))
+    waiting = await openStartingServer({ ...config, log: logOf('http') }).catch(explainListen(config))
   }
   try {
     const installation = await whenAvailable(open, { log, signal, waits })

@@ -34,7 +34,7 @@ export const guestCalls = {
   /** Runs a command to its end. */
   exec: {
     body: execBody.safeExtend({ timeout_secs: durationSecs }),
-    /** One that reached its timeout has what it had printed. */
+    /** If it reached its timeout, this is what it had printed. */
     result: execJson.extend({ timed_out: z.literal(true).optional() }),
   },
   /** It has been started, once: the same id again changes nothing. */

@@ -7,11 +7,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
-import { type Doorway, openDoorway } from '../../../scripts/testbed/doorway.ts'
 import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/testbed/libvirtd.ts'
 import { insideNetwork } from '../../../scripts/testbed/private-host.ts'
 import { identify } from '../../../scripts/testbed/processes.ts'
+import { type SharedPorts, sharePorts } from '../../../scripts/testbed/shared-ports.ts'
 import { waitFor } from '../../wait-for.ts'
 import type { Instance } from './instance.ts'
 
@@ -21,7 +21,7 @@ export class NetworkedHost {
   readonly libvirtd: PrivateLibvirtd
   readonly name: string
   readonly #folder: string
-  #doorway: Doorway | undefined
+  #sharedPorts: SharedPorts | undefined
   #agent: ChildProcess | undefined
   #agentEnv: Record<string, string> = {}
 
@@ -61,7 +61,7 @@ export class NetworkedHost {
     const { base_url: baseUrl, operator_key: operatorKey } = instance.local
     const admin = createAdminClient({ baseUrl, operatorKey })
     const { token } = await admin.inviteHost({ name: this.name })
-    this.#doorway = await openDoorway(this.libvirtd.pid, [Number(new URL(baseUrl).port)])
+    this.#sharedPorts = await sharePorts(this.libvirtd.pid, [Number(new URL(baseUrl).port)])
     const { shortDir, socketPath } = this.libvirtd
     this.#agentEnv = {
       DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
@@ -102,7 +102,7 @@ export class NetworkedHost {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await ended(this.#agent, 'SIGTERM')
-    this.#doorway?.close()
+    this.#sharedPorts?.close()
     await this.libvirtd.stop()
     rmSync(this.#folder, { recursive: true, force: true })
   }

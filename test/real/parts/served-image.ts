@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
-import { openDoorway } from '../../../scripts/testbed/doorway.ts'
+import { sharePorts } from '../../../scripts/testbed/shared-ports.ts'
 import type { RealHost } from './real-hosts.ts'
 
 const mini = fileURLToPath(new URL('../../../.dormouse-test/images/mini', import.meta.url))
@@ -26,9 +26,9 @@ export async function serveImage(name: string, version: string, hosts: readonly 
   const served = { ...manifest, name, version, initrd: { ...manifest.initrd, size: initrd.length, sha256 } }
   server.files.set('manifest.json', Buffer.from(JSON.stringify(served)))
   const ports = [Number(new URL(server.url).port)]
-  const doorways = await Promise.all(hosts.map(({ pid }) => openDoorway(pid, ports)))
+  const shared = await Promise.all(hosts.map(({ pid }) => sharePorts(pid, ports)))
   const dispose = async () => {
-    for (const doorway of doorways) doorway.close()
+    for (const one of shared) one.close()
     await server[Symbol.asyncDispose]()
   }
   return { server, [Symbol.asyncDispose]: dispose }

@@ -19,7 +19,7 @@ export type CommandHandler<N extends CommandName, Deps> = (
 
 /** A command as it arrived. */
 export interface CommandCall {
-  /** Of a call to a guest, that of the call. */
+  /** A call to a guest has its own. */
   name: string
   /** The operation that it belongs to, if it takes a desktop's turn. */
   operationId: string | undefined

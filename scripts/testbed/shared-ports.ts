@@ -10,15 +10,15 @@ import { connect, type Server, type Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { insideNetwork } from './private-host.ts'
 
-export type Doorway = {
+export type SharedPorts = {
   /** Closes the ports inside, and every connection through them. */
   close(): void
 }
 
-const inside = fileURLToPath(new URL('doorway-inside.ts', import.meta.url))
+const inside = fileURLToPath(new URL('shared-ports-inside.ts', import.meta.url))
 
 /** Opens these loopback ports inside the network of that process. Rejects if one of them is in use there. */
-export async function openDoorway(pid: number, ports: readonly number[]): Promise<Doorway> {
+export async function sharePorts(pid: number, ports: readonly number[]): Promise<SharedPorts> {
   const [execPath, ...execArgv] = [...insideNetwork(pid), process.execPath]
   const child = fork(inside, ports.map(String), {
     execPath: execPath!,

@@ -1,4 +1,4 @@
-// Started by doorway.ts inside a private host's network: listens on ports there and hands the servers out, then ends.
+// Started by shared-ports.ts inside a private host's network: listens on ports there and hands the servers out, then ends.
 import { createServer } from 'node:net'
 
 for (const port of process.argv.slice(2).map(Number)) {

@@ -1,3 +1,4 @@
+// Guarantee: on every route alike, what is not the caller's does not exist, what is malformed is named, and a body is bounded.
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
@@ -371,7 +372,7 @@ test('what is not HTTP is answered with a problem and a closed connection', asyn
   expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json/s)
 })
 
-test('a customer is 403 at an operator’s door, and an operator gets in', async () => {
+test('a customer is 403 at an operator’s route, and an operator is not', async () => {
   await using stack = await Stack.start({ hosts: 0 })
   const operator = await stack.replica.parts.principals.createOperatorKey('ops')
   for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands', '/admin/v1/alarms']) {

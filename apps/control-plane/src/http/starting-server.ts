@@ -15,20 +15,25 @@ const refusal = {
 const longestHeadMs = 20_000
 const longestRequestMs = 60_000
 
-export interface WaitingRoom {
+export interface StartingServer {
   /** The port that it listens on, also if the system chose it. */
   port: number
   close(): Promise<void>
 }
 
-export interface WaitingRoomOptions {
+export interface StartingServerOptions {
   host: string
   port: number
   maxConnections: number
   log: Log
 }
 
-export async function openWaitingRoom({ host, port, maxConnections, log }: WaitingRoomOptions): Promise<WaitingRoom> {
+export async function openStartingServer({
+  host,
+  port,
+  maxConnections,
+  log,
+}: StartingServerOptions): Promise<StartingServer> {
   const server = createServer({ headersTimeout: longestHeadMs, requestTimeout: longestRequestMs }, answer)
   server.maxConnections = maxConnections
   server.on('upgrade', (_request, socket) => {
