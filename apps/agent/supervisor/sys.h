@@ -106,10 +106,11 @@ struct stat { u64 dev, ino, nlink; u32 mode, uid, gid, pad; u64 rdev; i64 size, 
 struct dirent { u64 ino; i64 off; u16 length; u8 type; char name[]; };
 
 EXPORTED void *memcpy(void *to, const void *from, u64 n) {
-  u8 *a = to;
-  const u8 *b = from;
-  while (n--) *a++ = *b++;
-  return to;
+  void *start = to;
+  u64 words = n / 8, rest = n % 8;
+  __asm__ volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+  __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(rest) : : "memory");
+  return start;
 }
 EXPORTED void *memset(void *to, int byte, u64 n) {
   u8 *a = to;
