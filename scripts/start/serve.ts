@@ -65,5 +65,5 @@ ${dataDir === resolve('.dormouse') ? '' : `  export DORMOUSE_DATA='${dataDir}'\n
   npx dormouse create --tier small --wake
   npx dormouse exec <id> -- uname -a
   npx dormouse open <id>
-${simulated ? '\nA simulated guest has only a few commands; to list them: npx dormouse exec <id> -- help\n' : ''}
+${simulated ? '\nA simulated guest runs the programs of this machine, with a disk of its own and without a network.\n' : ''}
 Press Ctrl-C to hibernate the awake desktops and stop everything.`

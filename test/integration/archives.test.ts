@@ -47,7 +47,7 @@ const names = async (stack: Stack, id: string) =>
 test('a folder comes out as it went in, and what was there before stays', async () => {
   await using stack = await Stack.start()
   const { id } = await stack.desktop('awake')
-  await stack.exec(id, 'echo kept > /srv/site/kept; echo old > /srv/site/deep/large')
+  await stack.exec(id, 'mkdir -p /srv/site/deep; echo kept > /srv/site/kept; echo old > /srv/site/deep/large')
   const written = await put(stack, id, 'srv/site/', archive)
   expect([written.status, written.json]).toEqual([200, { path: '/srv/site', size: archive.length }])
   const client = createClient({ baseUrl: stack.url, apiKey: stack.org.key })

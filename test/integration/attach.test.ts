@@ -122,26 +122,27 @@ test('the SDK’s terminal pastes and reads over cut sockets, without a lost or 
   const client = createClient({ baseUrl: stack.url, apiKey: stack.org.key, webSocket: Noted })
   const desktop = await Desktop.connect(id, { client })
   const paste = Array.from({ length: 20_000 }, (_, n) => `${n}`.padStart(15, '0')).join('\n')
-  const exec = await desktop.commands.start('cat; exit 5', { tty: { cols: 80, rows: 24 } })
+  const ready = 'ready\n'
+  const command = `stty raw -echo; echo ready; head -c ${paste.length}; exit 5`
+  const exec = await desktop.commands.start(command, { tty: { cols: 80, rows: 24 } })
   const terminal = exec.attach()
   terminal.resize({ cols: 100, rows: 30 })
-  const pasted = terminal
-    .write(paste)
-    .then(() => client.execs.write(id, exec.id, paste.length, new Uint8Array(), { eof: true }))
+  let pasted: Promise<unknown> | undefined
   let said = ''
   let cuts = 0
   const { wings, heldBytes } = stack.replica.parts
   for await (const { bytes, offset } of terminal.output) {
     expect(offset).toBe(said.length)
     said += new TextDecoder().decode(bytes)
-    if (cuts === 2) continue
+    if (said === ready) pasted = terminal.write(paste)
+    if (cuts === 2 || said.length <= ready.length) continue
     // What comes while the reader pauses and nothing is attached is kept by the guest.
     cuts++
     opened.at(-1)!.close()
     await waitFor('the socket to be cut', () => wings.terminals.attachments.open === 0)
   }
   await pasted
-  expect(said).toBe(paste)
+  expect(said).toBe(ready + paste)
   expect([terminal.exit?.exit_code, cuts, opened.length]).toEqual([5, 2, 3])
   await waitFor('the last socket to be closed', () => wings.terminals.attachments.open === 0)
   expect(heldBytes.count).toBe(0)

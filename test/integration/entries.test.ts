@@ -14,7 +14,7 @@ test('a folder is listed page by page, and each change is seen at once', async (
     expect(status).toBe(200)
     return json.entries.map((entry: { path: string }) => entry.path)
   }
-  for (const name of ['c', 'a b', 'ü\n']) await stack.exec(id, `echo x > '/srv/in/${name}'`)
+  for (const name of ['c', 'a b', 'ü\n']) await stack.exec(id, `mkdir -p /srv/in; echo x > '/srv/in/${name}'`)
   expect(await paths('/srv/in/')).toEqual(['/srv/in/a b', '/srv/in/c', '/srv/in/ü\n'])
   expect(await paths('/srv', '&depth=2')).toEqual(['/srv/in', '/srv/in/a b', '/srv/in/c', '/srv/in/ü\n'])
   const page = await stack.api('GET', listOf(id, '/srv/in', '&limit=2'))
@@ -35,7 +35,7 @@ test('a folder is listed page by page, and each change is seen at once', async (
 test('what the guest refuses has its code, and what cannot be is 400 with its field', async () => {
   await using stack = await Stack.start()
   const { id } = await stack.desktop('awake')
-  await stack.exec(id, 'echo x > /srv/f; echo y > /srv/d/g')
+  await stack.exec(id, 'mkdir /srv/d; echo x > /srv/f; echo y > /srv/d/g')
   const codes: [body: object, status: number, code: string][] = [
     [{ action: 'move', path: '/srv/none', to: '/srv/x' }, 404, 'file_not_found'],
     [{ action: 'move', path: '/srv/f', to: '/srv/d/g' }, 409, 'file_exists'],

@@ -207,6 +207,6 @@ test('what is longer than Linux takes is 400 with the limit, for both kinds of c
     const body = { command: 'echo $TERM', tty: { cols: 80, rows: 24 }, env }
     const { json: exec } = await stack.api('POST', execs, { body })
     await stack.api('POST', `${execs}/${exec.id}/stdin?offset=0&eof=true`, { body: '' })
-    expect((await stack.api('GET', `${execs}/${exec.id}/output?wait_secs=30`)).text).toBe(`${term}\n`)
+    expect((await stack.api('GET', `${execs}/${exec.id}/output?wait_secs=30`)).text).toBe(`${term}\r\n`)
   }
 })

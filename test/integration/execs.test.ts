@@ -64,8 +64,17 @@ test('server-sent events carry the bytes with the offset behind them, and end on
   expect([gap.status, gap.json.code]).toEqual([409, 'exec_offset'])
   expect((await put(9, '', '&eof=true')).json).toEqual({ next_offset: 9 })
   const { status, text } = await following
-  const [bytes, end] = text.split('\n\n').filter((block) => !block.startsWith(':'))
-  expect([status, bytes]).toEqual([200, `id: 9\ndata: {"offset":0,"base64":"${btoa('hello you')}"}`])
+  const blocks = text.split('\n\n').filter((block) => block !== '' && !block.startsWith(':'))
+  const end = blocks.pop()
+  const pieces = blocks.map((block) => /^id: (\d+)\ndata: (.+)$/.exec(block)!)
+  let next = 0
+  for (const [, behind, data] of pieces) {
+    const { offset, base64 } = json(data!) as { offset: number; base64: string }
+    expect([offset, Number(behind)]).toEqual([next, next + atob(base64).length])
+    next = Number(behind)
+  }
+  const said = pieces.map(([, , data]) => atob((json(data!) as { base64: string }).base64)).join('')
+  expect([status, said]).toEqual([200, 'hello you'])
   expect(end).toMatch(/^event: end\ndata: /)
   expect(json(end!.slice('event: end\ndata: '.length))).toMatchObject({ reason: 'ended', exec: { exit_code: 0 } })
   const rest = await stack.api('GET', `${path}/output`, { headers: { ...accept, 'last-event-id': '6' } })
@@ -152,7 +161,8 @@ test('the SDK starts, listens, sends input, kills and lists; the command line sh
   const output = await Array.fromAsync((await desktop.commands.connect(exec.id)).output())
   expect(output.map(({ bytes }) => new TextDecoder().decode(bytes)).join('')).toBe('one two')
   const endless = await desktop.commands.start('sleep 600')
-  expect((await endless.kill(15)).signal).toBe(15)
+  await endless.kill(15)
+  expect((await endless.wait()).signal).toBe(15)
   expect((await desktop.commands.list()).map((one) => one.id)).toContain(endless.id)
   await endless.delete()
   await expect(endless.refresh()).rejects.toThrow('no such exec')

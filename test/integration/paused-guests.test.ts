@@ -64,10 +64,18 @@ describe.each(['memory', 'idle', 'paused'] as const)('a guest that stands still:
     const call = ([method, path, body]: (typeof calls)[number]) =>
       stack.api(method, `/v1/desktops/${id}/${path}`, body && { body })
     for (const { status, json } of await Promise.all(calls.map(call))) {
+      // Its host lets a guest that has suspended itself run for a moment before it saves it: what waited may get through.
+      if (how === 'memory' && status < 300) continue
       // A start that its guest may have got says so, and what to read.
       expect([status, json.code, json.detail]).toEqual(
         json.code === 'exec_interrupted'
-          ? [409, 'exec_interrupted', expect.stringMatching(/; read exec \S+ before you start it again/)]
+          ? [
+              409,
+              'exec_interrupted',
+              expect.stringMatching(
+                /; (read exec \S+ before you start|check what it has done before you run) it again/,
+              ),
+            ]
           : // The host's hibernation has overtaken the call.
             status === 503
             ? [503, 'guest_unavailable', expect.stringMatching(overtakenBySleep)]

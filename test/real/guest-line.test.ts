@@ -1,7 +1,9 @@
 // Guarantee: however abruptly a connection to a guest's port ends, the next one comes up, and is whole.
+
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import type { GuestChannel } from '@dormouse/agent/driver/guest-connection.ts'
 import { wholeFile } from '@dormouse/agent/driver/guest-transport.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
@@ -17,7 +19,6 @@ import { runOver } from '@dormouse/agent/testing/ssh-server.ts'
 import { newId } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
-import type { ClientChannel } from 'ssh2'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
@@ -179,7 +180,7 @@ test('ten streams that pause hold up no command, and each gets every byte', { ti
   await connection.connect()
   // More than both ends keep of a stream that nobody reads.
   const bytes = 8 * 1024 * 1024
-  const channels: ClientChannel[] = []
+  const channels: GuestChannel[] = []
   const ends: Promise<{ got: number; code: number | null }>[] = []
   for (let at = 0; at < 10; at++) {
     await connection.openChannel(`exec head -c ${bytes} /dev/zero`, (channel) => {

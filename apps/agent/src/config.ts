@@ -93,7 +93,7 @@ export const configSchema = z.object({
   ),
   driver: setting(
     'DORMOUSE_AGENT_DRIVER',
-    'libvirt, or simulated, whose desktops are only files',
+    'libvirt, or simulated, whose desktops are files and processes of this machine',
     z.enum(['libvirt', 'simulated']).default('libvirt'),
   ),
   libvirtSocket: setting(

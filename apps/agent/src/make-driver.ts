@@ -8,6 +8,7 @@ import type { FaultSettings } from './driver/simulated/faults.ts'
 import { SimulatedDriver } from './driver/simulated/simulated.ts'
 import { GuestConnections } from './guest/connections.ts'
 import type { Guests } from './guest/guests.ts'
+import { SimulatedGuests } from './guest/simulated-guests.ts'
 
 export type AnyDriver = LibvirtDriver | SimulatedDriver
 
@@ -15,19 +16,9 @@ export function makeDriver(config: AgentConfig, log: Log, observeCall?: CallObse
   return config.driver === 'libvirt' ? libvirtFrom(config, log, observeCall) : simulatedFrom(config)
 }
 
-/** The driver's guests: real ones by SSH, with their keys in `keysDir`; simulated ones directly. */
-export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
-  if (driver.kind === 'libvirt') return new GuestConnections(driver, keysDir, log)
-  return {
-    guest: (desktopId) => driver.guest(desktopId),
-    nobody: (buildId) => driver.templates.guest(buildId),
-    meet: async () => undefined,
-    introduce: async () => [],
-    tell: (desktopId, news) => driver.guest(desktopId).tell(news),
-    forget: async () => undefined,
-    close: () => undefined,
-  }
-}
+/** The driver's guests: real ones over SSH, with their keys in `keysDir`. */
+export const guestsOf = (driver: AnyDriver, keysDir: string, log: Log): Guests =>
+  driver.kind === 'libvirt' ? new GuestConnections(driver, keysDir, log) : new SimulatedGuests(driver, log)
 
 function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | undefined): LibvirtDriver {
   const folders = foldersOf(config)

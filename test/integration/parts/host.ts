@@ -113,6 +113,11 @@ export class Host {
     return { domain: domain?.state ?? 'absent', disk: await hypervisor.hasDisk(desktopId) }
   }
 
+  /** Runs a script in the guest, even if its desktop does not count as awake yet. */
+  async inGuest(desktopId: string, script: string): Promise<void> {
+    await this.#driver.guest(desktopId, { bringIn: async () => undefined, log: this.#log }).run(script)
+  }
+
   /** The last thing that the host was asked to do with a desktop, as its journal has it. */
   async commandsOf(desktopId: string): Promise<string[]> {
     const entry = this.#agent?.journal.read(desktopId)

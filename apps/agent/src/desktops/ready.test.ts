@@ -15,7 +15,7 @@ afterEach(() => bench[Symbol.asyncDispose]())
 
 /** The session comes up in the guest. */
 async function comesUp(): Promise<void> {
-  const upload = await bench.driver.guest(id).createFile('/run/session')
+  const upload = await bench.parts.guests.guest(id).createFile('/run/session', null)
   await upload.write(Buffer.from('up'))
   await upload.commit()
 }

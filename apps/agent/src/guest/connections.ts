@@ -9,9 +9,14 @@ import { GuestCalls } from '../ssh/calls.ts'
 import { SshConnection, type SshConnectionOptions } from '../ssh/connection.ts'
 import { SshKeys } from '../ssh/keys.ts'
 import { openPort } from '../ssh/open-port.ts'
-import { type SshAccess, SshTransport } from '../ssh/transport.ts'
+import { ChannelTransport } from '../ssh/transport.ts'
 import type { Guests } from './guests.ts'
 import { tellGuest } from './wake-port.ts'
+
+interface SshAccess {
+  connection: SshConnection
+  calls: GuestCalls
+}
 
 /** The hypervisor's side: raw connections, and what happens to guests. */
 interface GuestHost {
@@ -32,10 +37,10 @@ export class GuestConnections implements Guests {
     host.listen((event) => event.type === 'guest' && this.#heard(event))
   }
 
-  guest(desktopId: DesktopId): SshTransport {
+  guest(desktopId: DesktopId): ChannelTransport {
     const access = this.#host.guestAccess(desktopId)
     const agent = new QemuGuestAgent(access.agent)
-    return new SshTransport(this.#keptFor(desktopId, access, agent), agent)
+    return new ChannelTransport(this.#keptFor(desktopId, access, agent), agent)
   }
 
   async meet(desktopId: DesktopId): Promise<void> {

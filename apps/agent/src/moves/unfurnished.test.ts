@@ -5,7 +5,6 @@ import { Bench, fenceOf, spec as smallSpec, until } from '../testing/bench.ts'
 import { TestMove } from '../testing/move.ts'
 
 const spec = { ...smallSpec, diskGiB: 4 }
-const sectors = `${(spec.diskGiB * 1024 ** 3) / 512}`
 const ever = 1_000
 
 let home: Bench
@@ -42,7 +41,7 @@ describe.each(Object.keys(troubles) as (keyof typeof troubles)[])('where %s', (t
   beforeEach(() => troubles[trouble]())
 
   test('it moves awake', async () => {
-    expect(await home.run(id, 'cat /sys/class/net/eth0/address')).toBe('')
+    expect(home.driver.hasAddress(id)).toBe(false)
     await new TestMove({ from: home, to: away, desktopId: id, kind: 'live', generation: 1, turn: 2, spec }).whole()
     await expectFurnished()
   })
@@ -62,12 +61,12 @@ describe.each(Object.keys(troubles) as (keyof typeof troubles)[])('where %s', (t
     home.driver.faults.failNext('plug', 0)
     await home.parts.furnishing.check()
     await until(() => home.parts.journal.read(id)?.furnished)
-    expect(await home.run(id, 'cat /run/address')).not.toBe('')
+    expect(home.driver.hasAddress(id)).toBe(true)
   })
 })
 
 async function expectFurnished(): Promise<void> {
   await until(() => away.parts.journal.read(id)?.furnished)
-  expect(await away.run(id, 'cat /run/address')).not.toBe('')
-  expect(await away.run(id, 'cat /sys/block/vda/size')).toBe(sectors)
+  expect(away.driver.hasAddress(id)).toBe(true)
+  expect(away.driver.diskGiB(id)).toBe(spec.diskGiB)
 }

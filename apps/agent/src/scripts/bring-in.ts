@@ -51,11 +51,13 @@ cat ${hostKeyPath}.pub`
  */
 const startProgram = `for what in 'port ssh' 'port wake' 'stream - sweep'; do $program $what </dev/null >/dev/null 2>&1 & done`
 
-export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+const prologue = `PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 077
 no() { echo "no $1"; exit 0; }
-command -v sshd >/dev/null || no sshd
+`
+
+export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
+${prologue}command -v sshd >/dev/null || no sshd
 ${placeProgram}
 ${publicKey ? placeKey(quote(publicKey.trim())) : ''}
 ${startProgram}
@@ -72,17 +74,27 @@ const lacks: Record<string, string> = {
  * `image_unsuited` if the guest cannot have them.
  */
 export async function bringIn(agent: Pick<GuestAgent, 'run'>, publicKey?: string): Promise<string> {
-  const { exitCode, stdout } = await agent
-    .run(bringInScript(publicKey), keyExchangeSecs, supervisorProgram)
-    .catch(refuseDisabled)
+  const [, hostKey = ''] = hostKeyForm.exec(await placeIn(agent, bringInScript(publicKey))) ?? []
+  if (publicKey && !hostKey) refuseUnexchanged()
+  return hostKey
+}
+
+/** Brings in the program alone, for a guest that is reached without SSH and ports. */
+export async function bringInAlone(agent: Pick<GuestAgent, 'run'>): Promise<void> {
+  await placeIn(agent, `${prologue}${placeProgram}`)
+}
+
+/** What the script printed; it gets the program as its input. */
+async function placeIn(agent: Pick<GuestAgent, 'run'>, script: string): Promise<string> {
+  const { exitCode, stdout } = await agent.run(script, keyExchangeSecs, supervisorProgram).catch(refuseDisabled)
   const printed = stdout.toString('latin1')
   const lacking = lacks[/^no (\w+)$/m.exec(printed)?.[1] ?? '']
   if (lacking) refuse('image_unsuited', lacking)
-  const [, hostKey = ''] = hostKeyForm.exec(printed) ?? []
-  if (exitCode !== 0 || (publicKey && !hostKey))
-    refuse('guest_unavailable', 'the guest could not exchange SSH keys with this host')
-  return hostKey
+  if (exitCode !== 0) refuseUnexchanged()
+  return printed
 }
+
+const refuseUnexchanged = () => refuse('guest_unavailable', 'the guest could not exchange SSH keys with this host')
 
 /** Some distributions disable it. */
 function refuseDisabled(error: Error): never {

@@ -6,11 +6,16 @@ import { quote } from './quote.ts'
 /** How long it may take. */
 export const newAddressSecs = 30
 
+const firstLine = '# request an address'
+
+export const isNewAddressScript = (command: string | string[]): boolean =>
+  typeof command === 'string' && command.startsWith(`${firstLine}\n`)
+
 /**
  * Does nothing if the guest has the address; fails if no device has that hardware address. A device that was plugged in just
  * now may appear a little later.
  */
-export const newAddressScript = ({ mac, ip }: GuestAddress): string => `# request an address
+export const newAddressScript = ({ mac, ip }: GuestAddress): string => `${firstLine}
 dev= n=0
 while [ -z "$dev" ]; do
   for at in /sys/class/net/*; do

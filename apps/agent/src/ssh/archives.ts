@@ -1,6 +1,8 @@
 // Folders as tar archives over a guest's SSH connection: the guest's own tar packs and unpacks them, in scripts.
+
 import { randomBytes } from 'node:crypto'
 import { refuse } from '@dormouse/contract'
+import type { GuestConnection } from '../driver/guest-connection.ts'
 import type { FileDownload, FileUpload } from '../driver/guest-transport.ts'
 import { retryInBackground } from '../mechanics/retries.ts'
 import {
@@ -15,12 +17,11 @@ import {
 } from '../scripts/archives.ts'
 import { printedBy, unlessRefused } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
-import type { SshConnection } from './connection.ts'
 import { runScript } from './run-script.ts'
 import { ScriptStream } from './script-stream.ts'
 
 /** What the script prints after its first byte, which means that the folder is open. */
-export async function openArchiveOverSsh(connection: SshConnection, path: string): Promise<FileDownload> {
+export async function openArchiveOverSsh(connection: GuestConnection, path: string): Promise<FileDownload> {
   const stream = await ScriptStream.start(connection, packScript(path))
   stream.endInput()
   let first = (await stream.read())?.subarray(1)
@@ -35,7 +36,7 @@ export async function openArchiveOverSsh(connection: SshConnection, path: string
 }
 
 /** The script prints its place and then takes the archive. */
-export async function unpackOverSsh(connection: SshConnection, target: UnpackTarget): Promise<FileUpload> {
+export async function unpackOverSsh(connection: GuestConnection, target: UnpackTarget): Promise<FileUpload> {
   const script = unpackScript(target, randomBytes(12).toString('hex'))
   const stream = await ScriptStream.start(connection, script)
   const place = await readPlace(stream)
@@ -57,13 +58,13 @@ async function readPlace(stream: ScriptStream): Promise<Place> {
 }
 
 class Unpacking implements FileUpload {
-  readonly #connection: SshConnection
+  readonly #connection: GuestConnection
   readonly #stream: ScriptStream
   readonly #place: Place
   readonly #owner: string | null
   #size = 0
 
-  constructor(connection: SshConnection, stream: ScriptStream, place: Place, owner: string | null) {
+  constructor(connection: GuestConnection, stream: ScriptStream, place: Place, owner: string | null) {
     this.#connection = connection
     this.#stream = stream
     this.#place = place

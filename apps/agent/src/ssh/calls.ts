@@ -1,14 +1,13 @@
-// The calls of a guest's program over its SSH connection: one channel, on which the program serves all of them. It is opened with the
+// The calls of a guest's program over its connection: one channel, on which the program serves all of them. It is opened with the
 // connection, so that a call starts nothing in the guest but itself.
 import { randomBytes } from 'node:crypto'
 import { Refusal, refuse } from '@dormouse/contract'
-import type { ClientChannel } from 'ssh2'
+import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
 import { CommandLost, type GuestCall } from '../driver/guest-transport.ts'
 import { CallAnswers, callRequest, noProgramCode, serveScript } from '../scripts/calls.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
 import { closeChannel } from './channels.ts'
-import type { SshConnection } from './connection.ts'
 
 /** So many run in the guest at once. */
 const callsAtOnce = 200
@@ -16,11 +15,11 @@ const callsAtOnce = 200
 const lateMs = 5_000
 
 export class GuestCalls {
-  readonly #connection: SshConnection
+  readonly #connection: GuestConnection
   #channel: CallChannel | undefined
   #opening: Promise<CallChannel> | undefined
 
-  constructor(connection: SshConnection) {
+  constructor(connection: GuestConnection) {
     this.#connection = connection
   }
 
@@ -74,7 +73,7 @@ export class GuestCalls {
 const greeting: GuestCall = { words: ['.', ''], timeoutSecs: 30 }
 
 class CallChannel {
-  readonly #channel: ClientChannel
+  readonly #channel: GuestChannel
   readonly #answers = new CallAnswers()
   readonly #waiting = new Map<number, PromiseWithResolvers<Buffer | undefined>>()
   readonly #start: StartLine
@@ -83,12 +82,12 @@ class CallChannel {
   #isOpen = true
   #why: Refusal | undefined
 
-  static open(connection: SshConnection): Promise<CallChannel> {
+  static open(connection: GuestConnection): Promise<CallChannel> {
     const start = new StartLine(randomBytes(12).toString('hex'))
     return connection.openChannel(withStartLine(serveScript, start.nonce), (channel) => new CallChannel(channel, start))
   }
 
-  private constructor(channel: ClientChannel, start: StartLine) {
+  private constructor(channel: GuestChannel, start: StartLine) {
     this.#channel = channel
     this.#start = start
     channel.on('data', (bytes: Buffer) => this.#receive(bytes))

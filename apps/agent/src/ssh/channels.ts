@@ -3,6 +3,7 @@
 // window that it granted. Its list of channels is not public: hostile.test.ts fails if a later ssh2 keeps it elsewhere.
 import type { Readable } from 'node:stream'
 import type { Client, ClientChannel } from 'ssh2'
+import type { GuestChannel } from '../driver/guest-connection.ts'
 
 interface Internals {
   _chanMgr: {
@@ -53,12 +54,12 @@ export function unreadOf(client: Client): Unread[] {
 }
 
 /** Discards whatever still comes. A channel that is not read never ends. */
-export function discardOutput(channel: ClientChannel): void {
+export function discardOutput(channel: GuestChannel): void {
   for (const stream of [channel, channel.stderr]) stream.removeAllListeners('data').resume()
 }
 
 /** Closes a channel, whatever is still in flight. */
-export function closeChannel(channel: ClientChannel): void {
+export function closeChannel(channel: GuestChannel): void {
   discardOutput(channel)
   channel.close()
 }

@@ -4,8 +4,9 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type { Client, ClientChannel } from 'ssh2'
+import type { Client } from 'ssh2'
 import { type GuestActivity, unknownActivity } from '../driver/guest-activity.ts'
+import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
 import type { GuestAgent } from '../driver/guest-transport.ts'
 import { bringIn } from '../scripts/bring-in.ts'
 import { sshLimits } from '../scripts/limits.ts'
@@ -28,7 +29,7 @@ export interface SshConnectionOptions {
 
 const capacityPollMs = 5
 
-export class SshConnection {
+export class SshConnection implements GuestConnection {
   readonly #options: SshConnectionOptions
   #connecting: Promise<Client> | undefined
   #client: Client | undefined
@@ -81,7 +82,7 @@ export class SshConnection {
   }
 
   /** Starts a script: see `openChannel`. */
-  async openChannel<T>(script: string, wrap: (channel: ClientChannel) => T, late?: (channel: ClientChannel) => void) {
+  async openChannel<T>(script: string, wrap: (channel: GuestChannel) => T, late?: (channel: GuestChannel) => void) {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
     this.#isResting = false
     if (openChannelCount(client) >= sshLimits.hostileChannels) this.close()

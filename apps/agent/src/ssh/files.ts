@@ -1,12 +1,13 @@
 // Files over a guest's SSH connection: a stream of our program for each, on a channel of its own, with back-pressure. Not SFTP: its
 // protocol has no error for a full disk.
+
 import { Refusal, refuse } from '@dormouse/contract'
+import type { GuestConnection } from '../driver/guest-connection.ts'
 import type { ChooseRange, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { asReading, unlessRefused } from '../scripts/file-failures.ts'
 import { parseVersion, sureMaxBytes } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
-import type { SshConnection } from './connection.ts'
 import { type FirstLine, firstLine } from './first-line.ts'
 import { ScriptStream } from './script-stream.ts'
 
@@ -17,7 +18,7 @@ interface Opened extends FirstLine {
 }
 
 /** Starts the operation, and waits for its first line. */
-export const openStream = (connection: SshConnection, words: Words): Promise<Opened> =>
+export const openStream = (connection: GuestConnection, words: Words): Promise<Opened> =>
   withProgram(connection, async () => {
     const stream = await ScriptStream.operate(connection, words)
     try {
@@ -29,7 +30,7 @@ export const openStream = (connection: SshConnection, words: Words): Promise<Ope
   })
 
 /** The program is brought in if it is missing, or is of another release. */
-async function withProgram<T>(connection: SshConnection, work: () => Promise<T>): Promise<T> {
+async function withProgram<T>(connection: GuestConnection, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
@@ -40,7 +41,7 @@ async function withProgram<T>(connection: SshConnection, work: () => Promise<T>)
 }
 
 export async function uploadOverSsh(
-  connection: SshConnection,
+  connection: GuestConnection,
   path: string,
   mode: number | null,
   owner?: string | null,
@@ -51,13 +52,13 @@ export async function uploadOverSsh(
 
 /** Each piece goes behind its length, so that a cut is not taken for the end. */
 class StreamUpload implements FileUpload {
-  readonly #connection: SshConnection
+  readonly #connection: GuestConnection
   readonly #stream: ScriptStream
   /** What the program says at the end. It is read from the start: a failure comes as soon as it happens. */
   readonly #said: Promise<FirstLine>
   #size = 0
 
-  constructor(connection: SshConnection, stream: ScriptStream) {
+  constructor(connection: GuestConnection, stream: ScriptStream) {
     this.#connection = connection
     this.#stream = stream
     this.#said = firstLine(stream)
@@ -95,7 +96,7 @@ class StreamUpload implements FileUpload {
 }
 
 export async function openOverSsh(
-  connection: SshConnection,
+  connection: GuestConnection,
   path: string,
   choose: ChooseRange,
 ): Promise<RangeDownload> {

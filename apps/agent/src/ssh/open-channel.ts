@@ -1,6 +1,7 @@
 // Opens a channel on a guest's SSH connection.
 import { Refusal } from '@dormouse/contract'
-import type { Client, ClientChannel } from 'ssh2'
+import type { Client } from 'ssh2'
+import type { GuestChannel } from '../driver/guest-connection.ts'
 import { sshLimits } from '../scripts/limits.ts'
 import { closeChannel } from './channels.ts'
 import { asRefusal } from './login.ts'
@@ -12,8 +13,8 @@ import { asRefusal } from './login.ts'
 export async function openChannel<T>(
   client: Client,
   script: string,
-  wrap: (channel: ClientChannel) => T,
-  late: (channel: ClientChannel) => void = closeChannel,
+  wrap: (channel: GuestChannel) => T,
+  late: (channel: GuestChannel) => void = closeChannel,
 ): Promise<T> {
   const opened = Promise.withResolvers<T>()
   let isLate = false

@@ -3,19 +3,18 @@ import { randomBytes } from 'node:crypto'
 import { constants } from 'node:os'
 import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
 import { BoundedBuffer } from '@dormouse/process'
-import type { ClientChannel } from 'ssh2'
+import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
 import type { ProgramEnd } from '../driver/guest-transport.ts'
 import { CommandLost } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
 import { closeChannel } from './channels.ts'
-import type { SshConnection } from './connection.ts'
 
 /** One byte more than the limit, so that a longer output is detected. */
 const keptBytes = execOutputMaxBytes + 1
 
 export class RemoteCommand {
-  readonly #channel: ClientChannel
+  readonly #channel: GuestChannel
   readonly #stdout = new BoundedBuffer(keptBytes)
   readonly #stderr = new BoundedBuffer(keptBytes)
   readonly #exited = Promise.withResolvers<true>()
@@ -26,7 +25,7 @@ export class RemoteCommand {
   #acceptsInput = true
   #pid: number | undefined
 
-  private constructor(channel: ClientChannel, nonce: string) {
+  private constructor(channel: GuestChannel, nonce: string) {
     this.#channel = channel
     this.#exited.promise.catch(() => undefined)
     const [outStart, errStart] = [new StartLine(nonce), new StartLine(nonce)]
@@ -47,9 +46,9 @@ export class RemoteCommand {
   }
 
   /** Starts a script of ours. A command that starts after the timeout for opening a channel goes to `late`. */
-  static start(connection: SshConnection, script: string, late = (command: RemoteCommand) => command.close()) {
+  static start(connection: GuestConnection, script: string, late = (command: RemoteCommand) => command.close()) {
     const nonce = randomBytes(12).toString('hex')
-    const asCommand = (channel: ClientChannel) => new RemoteCommand(channel, nonce)
+    const asCommand = (channel: GuestChannel) => new RemoteCommand(channel, nonce)
     return connection.openChannel(withStartLine(script, nonce), asCommand, (channel) => late(asCommand(channel)))
   }
 

@@ -1,12 +1,12 @@
 // Runs a short script of ours in a guest over SSH.
 import { refuse } from '@dormouse/contract'
+import type { GuestConnection } from '../driver/guest-connection.ts'
 import type { ProgramEnd } from '../driver/guest-transport.ts'
 import { startedBefore } from '../mechanics/deadlines.ts'
-import type { SshConnection } from './connection.ts'
 import { RemoteCommand } from './remote-command.ts'
 
 /** How the script ended and what it printed; `guest_deadline` at the timeout. */
-export async function runScript(connection: SshConnection, script: string, timeoutMs: number): Promise<ProgramEnd> {
+export async function runScript(connection: GuestConnection, script: string, timeoutMs: number): Promise<ProgramEnd> {
   const deadline = performance.now() + timeoutMs
   const starting = RemoteCommand.start(connection, script)
   const command = await startedBefore(deadline, starting, async (late) => late.close())

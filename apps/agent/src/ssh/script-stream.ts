@@ -1,18 +1,18 @@
 // A script over SSH, or a stream of our program, that reads or writes the bytes of a file, until its exit code says whether it
 // succeeded.
+
 import { randomBytes } from 'node:crypto'
 import { Refusal, refuse } from '@dormouse/contract'
-import type { ClientChannel } from 'ssh2'
+import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
 import { streamScript } from '../scripts/calls.ts'
 import { fileRefusal } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
 import { closeChannel } from './channels.ts'
-import type { SshConnection } from './connection.ts'
 
 /** One read and one write at a time. */
 export class ScriptStream {
-  readonly #channel: ClientChannel
+  readonly #channel: GuestChannel
   readonly #ended = Promise.withResolvers<void>()
   /** Bytes that came and are not read yet; the channel is paused meanwhile. */
   #received: Buffer | undefined
@@ -23,21 +23,21 @@ export class ScriptStream {
   #stderr = ''
   #isClosed = false
 
-  static start(connection: SshConnection, script: string): Promise<ScriptStream> {
+  static start(connection: GuestConnection, script: string): Promise<ScriptStream> {
     return ScriptStream.#open(connection, (nonce) => withStartLine(script, nonce))
   }
 
   /** An operation of our program; `exec_unsupported` if the guest has no program. */
-  static operate(connection: SshConnection, words: readonly (string | number)[]): Promise<ScriptStream> {
+  static operate(connection: GuestConnection, words: readonly (string | number)[]): Promise<ScriptStream> {
     return ScriptStream.#open(connection, (nonce) => streamScript(words, nonce))
   }
 
-  static #open(connection: SshConnection, scriptOf: (nonce: string) => string): Promise<ScriptStream> {
+  static #open(connection: GuestConnection, scriptOf: (nonce: string) => string): Promise<ScriptStream> {
     const nonce = randomBytes(12).toString('hex')
     return connection.openChannel(scriptOf(nonce), (channel) => new ScriptStream(channel, new StartLine(nonce)))
   }
 
-  private constructor(channel: ClientChannel, start: StartLine) {
+  private constructor(channel: GuestChannel, start: StartLine) {
     this.#channel = channel
     this.#ended.promise.then(
       () => this.#resume(undefined),

@@ -1,4 +1,5 @@
-// A guest over its SSH connection. Its agent says whether it is alive, and sets its clock.
+// A guest over a connection that starts our scripts in it. Its agent says whether it is alive, and sets its clock.
+
 import {
   type EntryChange,
   type ExecCommand,
@@ -9,6 +10,7 @@ import {
   type UploadCommand,
   type UploadResult,
 } from '@dormouse/contract'
+import type { GuestConnection } from '../driver/guest-connection.ts'
 import type {
   ChooseRange,
   EntriesRequest,
@@ -22,23 +24,22 @@ import type {
 } from '../driver/guest-transport.ts'
 import { openArchiveOverSsh, unpackOverSsh } from './archives.ts'
 import type { GuestCalls } from './calls.ts'
-import type { SshConnection } from './connection.ts'
 import { changeEntry, listEntries } from './entries.ts'
 import { runCommand } from './exec.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
 import { appendOverSsh, uploadStep } from './uploads.ts'
 
-export interface SshAccess {
-  connection: SshConnection
+export interface ChannelAccess {
+  connection: GuestConnection
   calls: GuestCalls
 }
 
-export class SshTransport implements GuestTransport {
-  readonly #connection: SshConnection
+export class ChannelTransport implements GuestTransport {
+  readonly #connection: GuestConnection
   readonly #calls: GuestCalls
   readonly #agent: GuestAgent
 
-  constructor({ connection, calls }: SshAccess, agent: GuestAgent) {
+  constructor({ connection, calls }: ChannelAccess, agent: GuestAgent) {
     this.#connection = connection
     this.#calls = calls
     this.#agent = agent
@@ -100,7 +101,7 @@ export class SshTransport implements GuestTransport {
   }
 
   /** The connection, ready for one more command. */
-  async #connected(): Promise<SshConnection> {
+  async #connected(): Promise<GuestConnection> {
     if (this.#connection.isReady) return this.#connection
     await this.#connection.connect()
     this.#calls.prepare()

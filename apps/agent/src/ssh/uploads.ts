@@ -1,11 +1,12 @@
 // Uploads in several parts: steps are calls of our program, and bytes go over a channel of their own.
+
 import type { UploadCommand, UploadResult } from '@dormouse/contract'
+import type { GuestConnection } from '../driver/guest-connection.ts'
 import type { UploadAppend } from '../driver/guest-transport.ts'
 import { saidBy } from '../scripts/file-failures.ts'
 import { checkOffset, parseUpload, type UploadTarget, uploadWords } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import type { GuestCalls } from './calls.ts'
-import type { SshConnection } from './connection.ts'
 import { openStream } from './files.ts'
 
 export async function uploadStep(calls: GuestCalls, command: UploadCommand): Promise<UploadResult> {
@@ -14,7 +15,7 @@ export async function uploadStep(calls: GuestCalls, command: UploadCommand): Pro
 }
 
 export async function appendOverSsh(
-  connection: SshConnection,
+  connection: GuestConnection,
   { path, uploadId }: UploadTarget,
   offset: number,
 ): Promise<UploadAppend> {

@@ -7,13 +7,9 @@ import type { JsonFolder, SimulatedDomain } from './store.ts'
 
 /** Every guest has this address: each is alone on its network. */
 export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
-/** Where a guest notes the address that it has requested. */
-export const simulatedAddressFile = '/run/address'
-
 /** A domain that begins to boot now. */
 export function booted(mark: Mark, spec: DesktopSpec, { nic }: Pick<SimulatedDomain, 'nic'>): SimulatedDomain {
-  const files: Record<string, string> = nic ? { [simulatedAddressFile]: `${simulatedAddress.ip}\n` } : {}
-  const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files }
+  const memory = { bootId: newId(), clockOffsetMs: 0, hasAddress: nic }
   return { mark, spec, state: 'running', outOfSpace: false, nic, runningSince: Date.now(), memory }
 }
 
@@ -23,12 +19,10 @@ export function toDomain({ mark, state, outOfSpace, suspended }: SimulatedDomain
   return { desktopId: mark.desktopId, mark, state, reason: isPaused ? pause : null, pause: isPaused ? pause : null }
 }
 
-/** Stops the vCPUs: the time awake no longer rises, and `runningSince` keeps the moment since when the clock lags. */
+/** Stops the vCPUs: `runningSince` keeps the moment since when the clock lags. */
 export function paused(domain: SimulatedDomain): SimulatedDomain {
   if (domain.state === 'paused') return domain
-  const now = Date.now()
-  const awakeMs = domain.memory.awakeMs + now - (domain.runningSince ?? now)
-  return { ...domain, state: 'paused', runningSince: now, memory: { ...domain.memory, awakeMs } }
+  return { ...domain, state: 'paused', runningSince: Date.now() }
 }
 
 /**

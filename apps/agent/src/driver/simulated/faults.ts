@@ -64,6 +64,8 @@ export class SimulatedFaults {
   readonly silentGuests = new Set<DesktopId>()
   /** How often each operation was begun. */
   readonly counts: Partial<Record<SimulatedOperation, number>> = {}
+  /** How much has come from files of all guests. */
+  bytesRead = 0
   /** The last command that reached a guest. */
   lastExec: ExecCommand | undefined
   /** The whole hypervisor does not answer. */

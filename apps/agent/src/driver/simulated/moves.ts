@@ -1,19 +1,22 @@
-// A simulated hypervisor's part in moves: memory and disk travel as their JSON, over streams of the same names as real ones.
-import { rename, stat } from 'node:fs/promises'
+// A simulated hypervisor's part in moves: memory and disk travel as their JSON with an archive of their files, over streams of the same names as real ones.
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { text } from 'node:stream/consumers'
+import { buffer, text } from 'node:stream/consumers'
 import { type DesktopId, type MoveTraits, refuse } from '@dormouse/contract'
 import type { Mark } from '../mark.ts'
 import type { Arrival, Entering, GiveStream, Leaving, Moves } from '../moves.ts'
+import type { GuestContainers } from './containers.ts'
 import type { SimulatedFaults } from './faults.ts'
+import { packed, unpacked } from './packed.ts'
 import { readSaved } from './saved-image.ts'
-import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+import { type JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
 interface Host {
   folder: string
   domains: JsonFolder<SimulatedDomain>
   disks: JsonFolder<SimulatedDisk>
+  containers: GuestContainers
   faults: SimulatedFaults
   images: () => Promise<string[]>
   pause: (desktopId: DesktopId) => SimulatedDomain
@@ -26,11 +29,9 @@ const digestOf = (imageVersion: string): string => `simulated ${imageVersion}`
 
 export class SimulatedMoves implements Moves {
   readonly #host: Host
-  readonly #arriving: JsonFolder<SimulatedDisk>
 
   constructor(host: Host) {
     this.#host = host
-    this.#arriving = new JsonFolder(join(host.folder, 'arriving'), simulatedDisk)
   }
 
   async traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>> {
@@ -76,11 +77,12 @@ export class SimulatedMoves implements Moves {
   }
 
   async #send(desktopId: DesktopId, give: GiveStream, signal: AbortSignal): Promise<string> {
-    const { faults, pause, resume, domains } = this.#host
+    const { faults, pause, resume, domains, containers } = this.#host
     try {
       await faults.enter('sendMove', signal)
-      await this.#give('disk', JSON.stringify(this.#disk(desktopId)), give, signal)
-      await this.#give('memory', JSON.stringify(pause(desktopId)), give, signal)
+      const domain = pause(desktopId)
+      await this.#give('disk', await this.#packDisk(desktopId), give, signal)
+      await this.#give('memory', packed(domain, await containers.packMemory(desktopId)), give, signal)
       return 'simulated'
     } catch (error) {
       if (domains.read(desktopId)) await resume(desktopId)
@@ -89,7 +91,7 @@ export class SimulatedMoves implements Moves {
   }
 
   /** Returns when the other side has taken all of it and has said so. */
-  async #give(name: string, content: string, give: GiveStream, signal: AbortSignal): Promise<void> {
+  async #give(name: string, content: Buffer, give: GiveStream, signal: AbortSignal): Promise<void> {
     const [near, inside] = duplexPair()
     const cut = Promise.withResolvers<never>()
     const stop = () => cut.reject(signal.reason)
@@ -109,18 +111,19 @@ export class SimulatedMoves implements Moves {
 
   async enter(arrival: Arrival): Promise<Entering> {
     const { mark, imageDigest, spec } = arrival
-    const { faults, domains, disks } = this.#host
+    const { faults, domains, disks, containers } = this.#host
     await faults.enter('enter')
     if (domains.read(mark.desktopId)) refuse('hypervisor_failed', 'the domain exists already')
     if (digestOf(spec.imageVersion) !== imageDigest) refuse('image_unavailable', 'the image is another one')
     await this.#requireImage(imageDigest)
-    const parts: { disk?: SimulatedDisk; memory?: SimulatedDomain } = {}
+    const parts: { disk?: Part<SimulatedDisk>; memory?: Part<SimulatedDomain> } = {}
     const closing = new AbortController()
     return {
       handoff: 'simulated',
       open: async (name) => {
-        if (name === 'disk') return take((content) => (parts.disk = simulatedDisk.parse(content)))
-        if (name === 'memory') return take((content) => (parts.memory = simulatedDomain.parse(content)))
+        if (name === 'disk') return take((part) => (parts.disk = { ...part, head: simulatedDisk.parse(part.head) }))
+        if (name === 'memory')
+          return take((part) => (parts.memory = { ...part, head: simulatedDomain.parse(part.head) }))
         return refuse('hypervisor_failed', `a simulated guest has no stream "${name}"`)
       },
       finish: async () => {
@@ -128,9 +131,11 @@ export class SimulatedMoves implements Moves {
         const { disk, memory } = parts
         if (closing.signal.aborted || !disk || !memory)
           return refuse('hypervisor_failed', 'the simulated guest has not arrived')
-        requireSize(disk, { ...arrival, furnished: true })
-        disks.write(mark.desktopId, disk)
-        domains.write(mark.desktopId, { ...memory, mark })
+        requireSize(disk.head, { ...arrival, furnished: true })
+        containers.restore(mark.desktopId, memory.archive)
+        await containers.unpackDisk(mark.desktopId, disk.archive)
+        disks.write(mark.desktopId, disk.head)
+        domains.write(mark.desktopId, { ...memory.head, mark })
         return 'simulated'
       },
       close: () => {
@@ -140,31 +145,48 @@ export class SimulatedMoves implements Moves {
   }
 
   async furnish(): Promise<void> {}
-  async forget(): Promise<void> {}
-
-  diskPath(desktopId: DesktopId): string {
-    return join(this.#host.folder, 'disks', `${desktopId}.json`)
+  async forget(desktopId: DesktopId): Promise<void> {
+    await rm(this.diskPath(desktopId), { force: true })
+    await rm(await this.arrivingDiskPath(desktopId), { force: true })
   }
 
+  diskPath(desktopId: DesktopId): string {
+    return join(this.#host.folder, 'leaving', desktopId)
+  }
+
+  /** Writes the disk's file anew. */
   async diskBytes(desktopId: DesktopId): Promise<number> {
-    return (await stat(this.diskPath(desktopId))).size
+    const bytes = await this.#packDisk(desktopId)
+    await mkdir(join(this.#host.folder, 'leaving'), { recursive: true })
+    await writeFile(this.diskPath(desktopId), bytes)
+    return bytes.length
+  }
+
+  async #packDisk(desktopId: DesktopId): Promise<Buffer> {
+    return packed(this.#disk(desktopId), await this.#host.containers.packDisk(desktopId))
   }
 
   async arrivingDiskPath(desktopId: DesktopId): Promise<string> {
-    return join(this.#host.folder, 'arriving', `${desktopId}.json`)
+    await mkdir(join(this.#host.folder, 'arriving'), { recursive: true })
+    return join(this.#host.folder, 'arriving', desktopId)
   }
 
   async adoptDisk(arrival: Arrival): Promise<void> {
-    const { mark, imageDigest } = arrival
-    await this.#host.faults.enter('adoptDisk')
-    if (this.#host.disks.read(mark.desktopId)) return
-    await this.#requireImage(imageDigest)
-    requireSize(this.#arriving.read(mark.desktopId) ?? refuseMissing(), arrival)
-    await rename(await this.arrivingDiskPath(mark.desktopId), this.diskPath(mark.desktopId))
+    const { desktopId } = arrival.mark
+    const { faults, disks, containers } = this.#host
+    await faults.enter('adoptDisk')
+    if (disks.read(desktopId)) return
+    await this.#requireImage(arrival.imageDigest)
+    const { head, archive } = unpacked(await readFile(await this.arrivingDiskPath(desktopId)).catch(refuseMissing))
+    const disk = simulatedDisk.parse(head)
+    requireSize(disk, arrival)
+    await containers.unpackDisk(desktopId, archive)
+    disks.write(desktopId, disk)
+    await this.forget(desktopId)
   }
 
   async requireHarmless({ mark }: { mark: Mark }, memoryPath: string): Promise<void> {
-    if (readSaved(memoryPath).mark.desktopId !== mark.desktopId) {
+    if (readSaved(memoryPath).domain.mark.desktopId !== mark.desktopId) {
       refuse('hypervisor_failed', 'the saved memory belongs to another desktop')
     }
   }
@@ -179,12 +201,17 @@ export class SimulatedMoves implements Moves {
   }
 }
 
+interface Part<T> {
+  head: T
+  archive: Buffer
+}
+
 /** An end that reads everything, and then says that it has. */
-function take(keep: (content: unknown) => void): Duplex {
+function take(keep: (part: Part<unknown>) => void): Duplex {
   const [outside, inside] = duplexPair()
-  text(inside)
+  buffer(inside)
     .then((content) => {
-      keep(JSON.parse(content))
+      keep(unpacked(content))
       inside.end('taken')
     })
     .catch((error: Error) => inside.destroy(error))

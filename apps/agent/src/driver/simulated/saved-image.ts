@@ -1,10 +1,20 @@
-// A file of saved memory as the simulated hypervisor writes it: libvirt's header, then the guest's memory as JSON.
+// A file of saved memory as the simulated hypervisor writes it: libvirt's header, then the domain as JSON, and the files in its guest's memory.
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { parseJson } from '../../mechanics/parse-json.ts'
 import { headerBytes, partialMagic, wholeMagic } from '../saved-file.ts'
-import { type SimulatedDomain, simulatedDomain } from './store.ts'
+import { packed, unpacked } from './packed.ts'
+import { simulatedDomain } from './store.ts'
+
+const saved = z.object({
+  domain: simulatedDomain,
+  /** Tells saves apart: the processes of the last one may still be there. */
+  savedAs: z.string(),
+})
+export interface SavedMemory extends z.infer<typeof saved> {
+  /** An archive of what is in memory, if the guest was ever called. */
+  files?: Buffer
+}
 
 function header(magic: string): Buffer {
   const bytes = Buffer.alloc(headerBytes)
@@ -15,12 +25,12 @@ function header(magic: string): Buffer {
 /** Writes the file as partial, awaits `beforeWhole`, then marks it as whole. */
 export async function writeSaved(
   path: string,
-  domain: SimulatedDomain,
+  { files, ...head }: SavedMemory,
   beforeWhole: () => Promise<void>,
 ): Promise<void> {
   const file = openSync(path, 'w', 0o600)
   try {
-    writeSync(file, Buffer.concat([header(partialMagic), Buffer.from(JSON.stringify(domain))]))
+    writeSync(file, Buffer.concat([header(partialMagic), packed(head, files)]))
     await beforeWhole()
     writeSync(file, header(wholeMagic), 0, headerBytes, 0)
   } finally {
@@ -29,11 +39,15 @@ export async function writeSaved(
 }
 
 /** What was saved; `memory_image_damaged` if the file is not whole. */
-export function readSaved(path: string): SimulatedDomain {
+export function readSaved(path: string): SavedMemory {
   const bytes = readFileSync(path)
   if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')
-  const parsed = z.string().transform(parseJson).pipe(simulatedDomain).safeParse(bytes.toString('utf8', headerBytes))
-  return parsed.success ? parsed.data : damaged('its content cannot be read')
+  try {
+    const { head, archive } = unpacked(bytes.subarray(headerBytes))
+    return { ...saved.parse(head), ...(archive.length > 0 && { files: archive }) }
+  } catch {
+    return damaged('its content cannot be read')
+  }
 }
 
 function damaged(why: string): never {

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import { ImageStore } from '../../images/store.ts'
 import type {
@@ -17,9 +17,10 @@ import type {
   SaveProgress,
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
+import { GuestContainers } from './containers.ts'
 import { booted, guestSleep, paused, type Standstill, stoodStill, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
-import { SimulatedGuest } from './guest.ts'
+import { type SimulatedAccess, SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import type { HeardInput, SimulatedScreen } from './screen.ts'
@@ -52,6 +53,7 @@ export class SimulatedDriver implements Driver {
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
   readonly #disks: JsonFolder<SimulatedDisk>
+  readonly #containers: GuestContainers
   readonly #listeners: ((event: DriverEvent) => void)[] = []
   readonly #jobs = new Map<DesktopId, AbortController>()
   readonly #lives = new Map<DesktopId, AbortController>()
@@ -65,7 +67,15 @@ export class SimulatedDriver implements Driver {
     this.images = new ImageStore({ given: undefined, fetched: join(settings.folder, 'images') })
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
-    const host = { folder: settings.folder, domains: this.#domains, disks: this.#disks, faults: this.faults }
+    this.#containers = new GuestContainers(settings.folder)
+    const { folder } = settings
+    const host = {
+      folder,
+      domains: this.#domains,
+      disks: this.#disks,
+      containers: this.#containers,
+      faults: this.faults,
+    }
     const images = async () => (settings.anyImage ? ['*'] : this.#imageNames())
     const hasImage = async (name: string) => (await images()).some((each) => each === '*' || each === name)
     this.guestSleep = guestSleep(host)
@@ -81,6 +91,7 @@ export class SimulatedDriver implements Driver {
 
   async open(installationId: string): Promise<void> {
     this.#installationId = installationId
+    for (const desktopId of this.#containers.open()) if (this.#domains.read(desktopId)) this.die(desktopId)
   }
 
   /** From now on it does not answer; its desktops stay as they are. */
@@ -88,6 +99,7 @@ export class SimulatedDriver implements Driver {
     this.faults.down = true
     for (const job of this.#jobs.values()) job.abort(new Error('the simulated hypervisor was closed'))
     for (const life of this.#lives.values()) life.abort()
+    this.#containers.close()
   }
 
   async facts(): Promise<DriverFacts> {
@@ -116,6 +128,7 @@ export class SimulatedDriver implements Driver {
   /** Stops a guest without a command. */
   standStill(desktopId: DesktopId, how: Standstill): void {
     this.#domains.write(desktopId, stoodStill(this.#require(desktopId), how))
+    if (how !== 'idle') this.#containers.freeze(desktopId)
     if (how !== 'idle') this.#emit({ type: 'domain', desktopId, reason: how })
   }
 
@@ -146,6 +159,7 @@ export class SimulatedDriver implements Driver {
     const disk = this.#disks.read(desktopId)
     if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
     if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted; making it was interrupted')
+    this.#containers.end(desktopId)
     this.#domains.write(desktopId, booted(mark, spec, { nic: true }))
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
@@ -160,6 +174,7 @@ export class SimulatedDriver implements Driver {
     this.#domains.write(desktopId, { ...paused(this.#require(desktopId)), stripped: true })
     await this.#write(desktopId, path, progress)
     this.#domains.write(desktopId, { ...this.#require(desktopId), kept: true })
+    this.#containers.cut(desktopId)
     this.#lives.get(desktopId)?.abort()
     this.#lives.delete(desktopId)
     this.#emit({ type: 'domain', desktopId, reason: 'suspended' })
@@ -188,15 +203,20 @@ export class SimulatedDriver implements Driver {
     await this.#job(desktopId, async (signal) => {
       await this.faults.enter('save', signal)
       const domain = paused(this.#require(desktopId))
+      const savedAs = newId()
       try {
-        await writeSaved(path, domain, async () => {
+        this.#containers.freeze(desktopId)
+        const files = await this.#containers.packMemory(desktopId)
+        await writeSaved(path, { domain, savedAs, ...(files && { files }) }, async () => {
           progress(1, 2)
           if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
           signal.throwIfAborted()
           this.#require(desktopId)
+          this.#containers.noteSave(desktopId, savedAs)
         })
       } catch (error) {
         await rm(path, { force: true })
+        if (this.#domains.read(desktopId)?.state === 'running') this.#containers.thaw(desktopId)
         throw error
       }
     })
@@ -205,8 +225,9 @@ export class SimulatedDriver implements Driver {
   async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
     await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
-    const saved = readSaved(path)
-    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false, kept: false, stripped: false })
+    const { domain, files, savedAs } = readSaved(path)
+    this.#containers.restore(desktopId, files, savedAs)
+    this.#domains.write(desktopId, { ...domain, mark, outOfSpace: false, kept: false, stripped: false })
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
@@ -221,6 +242,7 @@ export class SimulatedDriver implements Driver {
     if (domain.outOfSpace && this.faults.diskFull) return
     const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
     const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
+    this.#containers.thaw(desktopId)
     const going = { ...domain, memory, outOfSpace: false, suspended: false, kept: false }
     this.#domains.write(desktopId, { ...going, state: 'running', runningSince: Date.now() })
     this.#emit({ type: 'domain', desktopId, reason: 'resumed' })
@@ -230,11 +252,13 @@ export class SimulatedDriver implements Driver {
     await this.faults.enter('suspend')
     const domain = this.#require(desktopId)
     if (domain.state === 'running') this.#domains.write(desktopId, paused(domain))
+    this.#containers.freeze(desktopId)
     this.#emit({ type: 'domain', desktopId, reason: 'suspended' })
   }
 
   #pause(desktopId: DesktopId): SimulatedDomain {
     const stopped = paused(this.#require(desktopId))
+    this.#containers.freeze(desktopId)
     this.#domains.write(desktopId, stopped)
     this.#emit({ type: 'domain', desktopId, reason: 'migrated' })
     return stopped
@@ -280,16 +304,18 @@ export class SimulatedDriver implements Driver {
     if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
     if (this.#disks.read(desktopId)) return
     // As with a real disk, an agent that dies here leaves half of one.
-    this.#disks.write(desktopId, { spec, files: {}, half: true })
+    this.#disks.write(desktopId, { spec, half: true })
     await this.faults.enter('fillDisk')
-    this.#disks.write(desktopId, { spec, files: {} })
+    this.#disks.write(desktopId, { spec })
   }
 
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.faults.enter('removeDisk')
+    this.#containers.end(desktopId)
+    this.#containers.removeDisk(desktopId)
     this.#disks.remove(desktopId)
     if (!this.#domains.read(desktopId)) this.#domains.remove(desktopId)
-    await rm(await this.moves.arrivingDiskPath(desktopId), { force: true })
+    await this.moves.forget(desktopId)
   }
 
   async newAddress(): Promise<undefined> {}
@@ -304,10 +330,28 @@ export class SimulatedDriver implements Driver {
     return new Map(desktopIds.map((desktopId) => [desktopId, { ...(this.used.get(desktopId) ?? nothing) }]))
   }
 
-  guest(desktopId: DesktopId): SimulatedGuest {
+  guest(desktopId: DesktopId, access: SimulatedAccess): SimulatedGuest {
     const { faults } = this
-    const alive = (of: DesktopId) => this.#life(of).signal
-    return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive }, desktopId)
+    return new SimulatedGuest({ domains: this.#domains, containers: this.#containers, faults }, desktopId, access)
+  }
+
+  /** Aborts when the domain's process ends, and when it is saved. */
+  life(desktopId: DesktopId): AbortSignal {
+    return this.#life(desktopId).signal
+  }
+
+  /** By how much the guest's clock is ahead of the host's. */
+  clockOffsetMs(desktopId: DesktopId): number {
+    return this.#require(desktopId).memory.clockOffsetMs
+  }
+
+  /** Whether the guest has requested its address. */
+  hasAddress(desktopId: DesktopId): boolean {
+    return this.#require(desktopId).memory.hasAddress
+  }
+
+  diskGiB(desktopId: DesktopId): number | undefined {
+    return this.#disks.read(desktopId)?.spec.diskGiB
   }
 
   async readiness(): Promise<Readiness | undefined> {
@@ -371,6 +415,7 @@ export class SimulatedDriver implements Driver {
 
   #end(desktopId: DesktopId, reason: string): void {
     this.#domains.end(desktopId)
+    this.#containers.leave(desktopId)
     this.#diedOf.set(desktopId, reason)
     this.#lives.get(desktopId)?.abort()
     this.#lives.delete(desktopId)

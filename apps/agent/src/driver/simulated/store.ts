@@ -13,14 +13,13 @@ import {
 import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
 
-/** What a guest holds in memory: lost with its process, saved and restored with its image. */
+/** What is in a guest's memory besides its files and processes: lost with its domain, saved and restored with its image. */
 export const guestMemory = z.object({
   bootId: z.string(),
-  /** Time awake up to `runningSince`. */
-  awakeMs: z.number(),
   /** The guest's clock less the host's. */
   clockOffsetMs: z.number(),
-  files: z.record(z.string(), z.string()),
+  /** Whether it has requested its address. */
+  hasAddress: z.boolean(),
 })
 
 const mark = z.object({ installationId: id, desktopId: id, generation: z.int(), turn: z.int(), operationId: id })
@@ -48,7 +47,6 @@ export type SimulatedDomain = z.infer<typeof simulatedDomain>
 
 export const simulatedDisk = z.object({
   spec: desktopSpec,
-  files: z.record(z.string(), z.string()),
   /** It is being made, or making it was interrupted. */
   half: z.literal(true).optional(),
 })

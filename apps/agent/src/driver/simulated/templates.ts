@@ -1,8 +1,8 @@
-// A simulated hypervisor's part in templates: disk and memory of a template are files with their JSON. Its guests are in folders of
+// A simulated hypervisor's part in templates: disk and memory of a template are files with their JSON and an archive. Its guests are in folders of
 // their own, so they are never listed as desktops.
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import { eachDone } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
 import type { GuestAddress } from '../guest-access.ts'
@@ -14,9 +14,11 @@ import {
   type TemplateTraits,
   templateFiles,
 } from '../templates.ts'
+import type { GuestContainers } from './containers.ts'
 import { booted, paused, simulatedAddress, toDomain } from './domains.ts'
 import type { SimulatedFaults } from './faults.ts'
-import { SimulatedGuest } from './guest.ts'
+import { type SimulatedAccess, SimulatedGuest } from './guest.ts'
+import { packed, unpacked } from './packed.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
@@ -24,6 +26,7 @@ interface Host {
   folder: string
   domains: JsonFolder<SimulatedDomain>
   disks: JsonFolder<SimulatedDisk>
+  containers: GuestContainers
   faults: SimulatedFaults
   hasImage: (name: string) => Promise<boolean>
   restorePaused: (desktopId: DesktopId, path: string, mark: Mark) => Promise<void>
@@ -36,7 +39,6 @@ export class SimulatedTemplates implements TemplateDriver {
   readonly #host: Host
   readonly #domains: JsonFolder<SimulatedDomain>
   readonly #disks: JsonFolder<SimulatedDisk>
-  readonly #lives = new Map<string, AbortController>()
 
   constructor(host: Host) {
     this.#host = host
@@ -76,7 +78,8 @@ export class SimulatedTemplates implements TemplateDriver {
   async boot(buildId: string, _folder: string, spec: DesktopSpec): Promise<void> {
     await this.#host.faults.enter('bootTemplate')
     const mark = { installationId: buildId, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
-    this.#disks.write(buildId, { spec, files: { '/var/log/boot': 'of a template\n' } })
+    await this.#host.containers.changeDisk(buildId, 'mkdir -p var/log && echo of a template >var/log/boot')
+    this.#disks.write(buildId, { spec })
     this.#domains.write(buildId, booted(mark, spec, { nic: false }))
   }
 
@@ -85,18 +88,20 @@ export class SimulatedTemplates implements TemplateDriver {
     return found && toDomain(found)
   }
 
-  guest(buildId: string): SimulatedGuest {
-    const life = this.#lives.get(buildId) ?? new AbortController()
-    this.#lives.set(buildId, life)
-    const { faults } = this.#host
-    return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive: () => life.signal }, buildId)
+  guest(buildId: string, access: SimulatedAccess): SimulatedGuest {
+    const { faults, containers } = this.#host
+    return new SimulatedGuest({ domains: this.#domains, containers, faults }, buildId, access)
   }
 
   async save(buildId: string, folder: string): Promise<void> {
-    await this.#host.faults.enter('saveTemplate')
-    const domain = this.#domains.read(buildId) ?? refuse('hypervisor_failed', 'the template’s guest does not run')
-    await writeSaved(join(folder, templateFiles.memory), paused(domain), async () => undefined)
-    writeFileSync(join(folder, templateFiles.disk), JSON.stringify(this.#disks.read(buildId)))
+    const { faults, containers } = this.#host
+    await faults.enter('saveTemplate')
+    const running = this.#domains.read(buildId) ?? refuse('hypervisor_failed', 'the template’s guest does not run')
+    const [domain, files] = [paused(running), await containers.packMemory(buildId)]
+    const memory = { domain, savedAs: newId(), ...(files && { files }) }
+    await writeSaved(join(folder, templateFiles.memory), memory, async () => undefined)
+    const disk = packed(this.#disks.read(buildId), await containers.packDisk(buildId))
+    writeFileSync(join(folder, templateFiles.disk), disk)
     this.#remove(buildId)
   }
 
@@ -106,8 +111,8 @@ export class SimulatedTemplates implements TemplateDriver {
   }
 
   #remove(buildId: string): void {
-    this.#lives.get(buildId)?.abort()
-    this.#lives.delete(buildId)
+    this.#host.containers.end(buildId)
+    this.#host.containers.removeDisk(buildId)
     this.#domains.remove(buildId)
     this.#disks.remove(buildId)
   }
@@ -124,14 +129,15 @@ export class SimulatedTemplates implements TemplateDriver {
 
   async copy({ path: folder }: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
     await this.#host.faults.enter('copyTemplate')
-    copyFileSync(join(folder, templateFiles.memory), memoryPath)
-    const saved = readSaved(memoryPath)
-    await writeSaved(memoryPath, { ...saved, mark }, async () => undefined)
+    const saved = readSaved(join(folder, templateFiles.memory))
+    await writeSaved(memoryPath, { ...saved, domain: { ...saved.domain, mark } }, async () => undefined)
     const { desktopId } = mark
-    const { spec } = this.#host.disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
-    const copied = simulatedDisk.parse(JSON.parse(readFileSync(join(folder, templateFiles.disk), 'utf8')))
-    const { diskGiB } = copied.spec
-    this.#host.disks.write(desktopId, { spec: { ...spec, diskGiB }, files: copied.files })
+    const { disks, containers } = this.#host
+    const { spec } = disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
+    const { head, archive } = unpacked(readFileSync(join(folder, templateFiles.disk)))
+    const { diskGiB } = simulatedDisk.parse(head).spec
+    await containers.unpackDisk(desktopId, archive)
+    disks.write(desktopId, { spec: { ...spec, diskGiB } })
   }
 
   start(_template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
@@ -139,7 +145,9 @@ export class SimulatedTemplates implements TemplateDriver {
   }
 
   async emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
-    this.#host.disks.write(desktopId, { spec, files: {} })
+    this.#host.containers.end(desktopId)
+    this.#host.containers.removeDisk(desktopId)
+    this.#host.disks.write(desktopId, { spec })
   }
 
   async growDisk(desktopId: DesktopId, { diskGiB }: DesktopSpec): Promise<boolean> {
