@@ -200,7 +200,7 @@ export class GuestContainers {
   restore(id: DesktopId, memory: Buffer | undefined, savedAs?: string): void {
     if (savedAs && this.#read(id)?.savedAs === savedAs) return
     this.end(id)
-    if (memory) writeFileSync(this.#memory(id), memory, { mode: 0o600 })
+    if (memory?.length) writeFileSync(this.#memory(id), memory, { mode: 0o600 })
   }
 
   /** The domain has ended. What belongs to a saved memory stays. */
