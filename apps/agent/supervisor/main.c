@@ -443,8 +443,13 @@ static void enter(const char *folder) {
 }
 #include "serve.h"
 
+extern char __bss_start[], _end[];
+enum { NO_HUGE_PAGES = 15 };
+
 EXPORTED void begin(u64 *stack) {
-  u64 argc = *stack;
+  u64 argc = *stack, variables_at = (u64)__bss_start & ~0xffful;
+  // Each process of an operation would copy a whole one for a few bytes of its own.
+  sys_madvise(variables_at, (u64)_end - variables_at, NO_HUGE_PAGES);
   char **argv = (char **)(stack + 1);
   variables = argv + argc + 1;
   u64 ignore[4] = {1, 0, 0, 0};

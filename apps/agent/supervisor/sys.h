@@ -30,6 +30,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_pread(fd, p, n, at) call(17, fd, p, n, at)
 #define sys_pwrite(fd, p, n, at) call(18, fd, p, n, at)
 #define sys_seek(fd, at, how) call(8, fd, at, how, 0)
+#define sys_madvise(p, n, how) call(28, p, n, how, 0)
 #define sys_msync(p, n) call(26, p, n, 4, 0)
 #define sys_dup(fd) call(32, fd, 0, 0, 0)
 #define sys_dup2(a, b) call(33, a, b, 0, 0)
