@@ -113,4 +113,5 @@ export interface FileDownload {
 }
 
 /** The deadline of a command that starts now, on the clock of `performance.now()`. */
-export const deadlineOf = ({ timeoutSecs }: ExecCommand): number => performance.now() + timeoutSecs * 1_000
+export const deadlineOf = ({ timeoutSecs }: Pick<ExecCommand, 'timeoutSecs'>): number =>
+  performance.now() + timeoutSecs * 1_000

@@ -25,7 +25,7 @@ export const startedTooLate = () =>
 /** What a command that was ended at its deadline had printed, for callers that want it; otherwise the refusal. */
 export function timedOutResult(
   end: Pick<EndedCommand, 'stdout' | 'stderr'>,
-  command: ExecCommand,
+  command: Pick<ExecCommand, 'timeoutSecs' | 'showsTimeout'>,
   durationMs: number,
 ): ExecResult {
   if (!command.showsTimeout) throw ranTooLong(command)

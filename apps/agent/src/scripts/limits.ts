@@ -58,7 +58,7 @@ export const watchdogLimits = {
 /** Files. */
 export const fileLimits = {
   /** How long a step that creates folders or moves a file may take: it waits for the guest's disk only. */
-  scriptMs: 30_000,
+  scriptSecs: 30,
   uploadStepSecs: 30,
   /** What the script that unpacks an archive may print. */
   placeMaxBytes: 16 * KiB,

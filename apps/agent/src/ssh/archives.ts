@@ -17,7 +17,8 @@ import {
 } from '../scripts/archives.ts'
 import { printedBy, unlessRefused } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
-import { runScript } from './run-script.ts'
+import type { GuestCalls } from './calls.ts'
+import { runCommand } from './exec.ts'
 import { ScriptStream } from './script-stream.ts'
 
 /** What the script prints after its first byte, which means that the folder is open. */
@@ -36,12 +37,16 @@ export async function openArchiveOverSsh(connection: GuestConnection, path: stri
 }
 
 /** The script prints its place and then takes the archive. */
-export async function unpackOverSsh(connection: GuestConnection, target: UnpackTarget): Promise<FileUpload> {
+export async function unpackOverSsh(
+  connection: GuestConnection,
+  calls: Pick<GuestCalls, 'call'>,
+  target: UnpackTarget,
+): Promise<FileUpload> {
   const script = unpackScript(target, randomBytes(12).toString('hex'))
   const stream = await ScriptStream.start(connection, script)
   const place = await readPlace(stream)
   stream.discardOutput()
-  return new Unpacking(connection, stream, place, target.owner)
+  return new Unpacking(connection, calls, stream, place, target.owner)
 }
 
 async function readPlace(stream: ScriptStream): Promise<Place> {
@@ -59,13 +64,21 @@ async function readPlace(stream: ScriptStream): Promise<Place> {
 
 class Unpacking implements FileUpload {
   readonly #connection: GuestConnection
+  readonly #calls: Pick<GuestCalls, 'call'>
   readonly #stream: ScriptStream
   readonly #place: Place
   readonly #owner: string | null
   #size = 0
 
-  constructor(connection: GuestConnection, stream: ScriptStream, place: Place, owner: string | null) {
+  constructor(
+    connection: GuestConnection,
+    calls: Pick<GuestCalls, 'call'>,
+    stream: ScriptStream,
+    place: Place,
+    owner: string | null,
+  ) {
     this.#connection = connection
+    this.#calls = calls
     this.#stream = stream
     this.#place = place
     this.#owner = owner
@@ -79,23 +92,20 @@ class Unpacking implements FileUpload {
 
   async commit(): Promise<number> {
     await this.#stream.finish()
-    printedBy(await this.#run(placeScript(this.#place, this.#owner)))
+    await this.#run(placeScript(this.#place, this.#owner))
     return this.#size
   }
 
   async abandon(): Promise<void> {
     this.#stream.close()
     if (await unlessRefused(this.#run(abandonScript(this.#place)))) return
-    const remove = () => unlessRefused(this.#remove())
+    const remove = () => unlessRefused(this.#run(removeScript(this.#place)))
     void retryInBackground(fileLimits.removeTries, fileLimits.removeEveryMs, remove)
   }
 
-  async #remove(): Promise<void> {
-    await this.#connection.connect()
-    await this.#run(removeScript(this.#place))
-  }
-
-  #run(script: string) {
-    return runScript(this.#connection, script, fileLimits.scriptMs)
+  async #run(command: string): Promise<void> {
+    const how = { cwd: null, env: {}, stdin: null, timeoutSecs: fileLimits.scriptSecs }
+    const { exitCode, stderr } = await runCommand(this.#calls, { command, ...how })
+    printedBy({ exitCode: exitCode ?? undefined, stdout: Buffer.alloc(0), stderr: Buffer.from(stderr) })
   }
 }

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { type ExecCommand, newId, Refusal } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type ConnectedShells, connectToServer, connectToShells, runOver } from '../testing/ssh-server.ts'
-import { runScript } from './run-script.ts'
+import { ScriptStream } from './script-stream.ts'
 
 const command = (words: string | string[] = 'true', more: Partial<ExecCommand> = {}): ExecCommand => {
   const target = { desktopId: newId(), generation: 1 }
@@ -46,7 +46,9 @@ test('a start line in pieces is separated from the output after it', async () =>
     channel.exit(0)
     channel.end()
   })
-  expect((await runScript(guest.connection, 'true', 5_000)).stdout.toString()).toBe('out')
+  const stream = await ScriptStream.start(guest.connection, 'true')
+  const pieces = await Array.fromAsync({ length: 2 }, () => stream.read())
+  expect(Buffer.concat(pieces.map((piece) => piece ?? Buffer.alloc(0))).toString()).toBe('out')
   guest.close()
 })
 

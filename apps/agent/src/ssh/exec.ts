@@ -15,13 +15,11 @@ const callSecs = 60
 const killMs = 6_000
 
 type Calls = Pick<GuestCalls, 'call'>
+/** Of whichever desktop the calls are. */
+type Command = Omit<ExecCommand, 'desktopId' | 'generation'>
 
 /** Runs a command to its end, and returns what it printed. */
-export async function runCommand(
-  calls: Calls,
-  command: ExecCommand,
-  deadline = deadlineOf(command),
-): Promise<ExecResult> {
+export async function runCommand(calls: Calls, command: Command, deadline = deadlineOf(command)): Promise<ExecResult> {
   const begunAt = performance.now()
   const id = newId()
   const starting = start(calls, command, id, deadline)
@@ -41,7 +39,7 @@ export async function runCommand(
 }
 
 /** Starts it, and waits for its end. The same id starts nothing twice, so the call may be repeated. */
-function start(calls: Calls, command: ExecCommand, id: string, deadline: number): Promise<Buffer> {
+function start(calls: Calls, command: Command, id: string, deadline: number): Promise<Buffer> {
   const timeoutSecs = Math.max(1, Math.ceil((deadline - performance.now()) / 1_000))
   // It is known to have started before the deadline has passed.
   const waitMs = Math.floor(msUntil(deadline) / 2)

@@ -84,7 +84,7 @@ class StreamUpload implements FileUpload {
 
   async abandon(): Promise<void> {
     this.#stream.discardOutput()
-    await before(performance.now() + fileLimits.scriptMs, unlessRefused(this.#stream.finish()))
+    await before(performance.now() + fileLimits.scriptSecs * 1_000, unlessRefused(this.#stream.finish()))
     this.#stream.close()
   }
 

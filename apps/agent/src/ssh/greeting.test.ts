@@ -7,7 +7,6 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { wholeFile } from '../driver/guest-transport.ts'
 import { type ConnectedShells, connectToShells, runOver } from '../testing/ssh-server.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
-import { runScript } from './run-script.ts'
 
 let guest: ConnectedShells
 let folder: string
@@ -28,7 +27,6 @@ test('a command’s output is its own', async () => {
   expect(result).toMatchObject({ exitCode: 3, stdout: 'out\n', stderr: 'err\n' })
   expect((await run('cat', { stdin: 'in' })).stdout).toBe('in')
   await expect(run(['no-such-program'])).rejects.toMatchObject({ code: 'command_not_run' })
-  expect((await runScript(guest.connection, 'echo 7', 5_000)).stdout.toString()).toBe('7\n')
 })
 
 test('a file goes in and comes out byte for byte', async () => {

@@ -81,7 +81,7 @@ export class ChannelTransport implements GuestTransport {
   }
 
   async createArchive(path: string, owner: string | null): Promise<FileUpload> {
-    return unpackOverSsh(await this.#connected(), { path, owner })
+    return unpackOverSsh(await this.#connected(), this.#calls, { path, owner })
   }
 
   uploadStep(command: UploadCommand): Promise<UploadResult> {
