@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { unknownActivity } from '@dormouse/agent/driver/guest-activity.ts'
+import { unknownActivity } from '@dormouse/agent/driver/guest-access.ts'
 import { wholeFile } from '@dormouse/agent/driver/guest-transport.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'

@@ -2,12 +2,12 @@
 import { join } from 'node:path'
 import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from './config.ts'
+import type { Guests } from './driver/guest-transport.ts'
 import { LibvirtDriver } from './driver/libvirt/libvirt.ts'
 import type { CallObserver } from './driver/libvirt/settings.ts'
 import type { FaultSettings } from './driver/simulated/faults.ts'
 import { SimulatedDriver } from './driver/simulated/simulated.ts'
 import { GuestConnections } from './guest/connections.ts'
-import type { Guests } from './guest/guests.ts'
 import { SimulatedGuests } from './guest/simulated-guests.ts'
 
 export type AnyDriver = LibvirtDriver | SimulatedDriver

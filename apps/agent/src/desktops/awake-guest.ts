@@ -1,8 +1,7 @@
 // The guest of a desktop that is awake on this host in the generation that the caller names.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Driver } from '../driver/driver.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
-import type { Guests } from '../guest/guests.ts'
+import type { Guests, GuestTransport } from '../driver/guest-transport.ts'
 import type { Journal } from './journal.ts'
 
 export interface AwakeDeps {

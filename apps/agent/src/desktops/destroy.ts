@@ -2,7 +2,7 @@
 import type { DesktopId } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
-import type { Guests } from '../guest/guests.ts'
+import type { Guests } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'
 import type { HeldMoves } from './held-moves.ts'

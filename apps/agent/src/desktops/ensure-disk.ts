@@ -2,7 +2,7 @@
 import { type CommandPayload, refuse } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
-import type { Guests } from '../guest/guests.ts'
+import type { Guests } from '../driver/guest-transport.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import { FetchReports } from './fetch-reports.ts'
 import { reportPhase, type SendReport } from './report.ts'

@@ -3,7 +3,7 @@
 import { type DesktopId, newId, Refusal } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
-import type { Guests } from '../guest/guests.ts'
+import type { Guests } from '../driver/guest-transport.ts'
 import type { ExecReport } from '../scripts/supervisor.ts'
 import { Activity } from './activity.ts'
 import { ExecActivity } from './exec-activity.ts'

@@ -2,8 +2,8 @@
 // flight. Any other exec counts while bytes move: each check compares their number with that of the last check.
 import { type DesktopId, Refusal } from '@dormouse/contract'
 import { eachApart, type Log } from '@dormouse/process'
+import type { Guests } from '../driver/guest-transport.ts'
 import type { GuestExecs } from '../guest/execs.ts'
-import type { Guests } from '../guest/guests.ts'
 import type { ExecReport } from '../scripts/supervisor.ts'
 import type { Activity } from './activity.ts'
 import type { Watch } from './watch.ts'

@@ -4,7 +4,7 @@ import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormou
 import type { Semaphore } from '@dormouse/process'
 import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { SaveProgress } from '../driver/driver.ts'
-import type { Guests } from '../guest/guests.ts'
+import type { Guests } from '../driver/guest-transport.ts'
 import { untilAnswers } from '../guest/ready.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { Activity } from './activity.ts'

@@ -1,7 +1,8 @@
 // How guests are reached from their host: the raw connections that a hypervisor gives. What is sent over them, and which
 // of them is used, is decided in the modules above.
+
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopId } from '@dormouse/contract'
-import type { GuestActivity } from './guest-activity.ts'
 
 /** A guest's network device, and the only address that it can use. */
 export interface GuestAddress {
@@ -43,4 +44,20 @@ export interface GuestEvent {
   type: 'guest'
   desktopId: DesktopId
   change: 'interrupted' | 'kept' | 'agent-lost' | 'killed'
+}
+
+export interface GuestActivity {
+  /** Whether its process was stopped from outside: then nothing in it continues until it is resumed. */
+  frozen(): boolean
+  /** Whether the guest runs or wants to, over the next `overMs`. False if that is not known. */
+  busy(overMs: number): Promise<boolean>
+  /** Whether it wants neither a processor nor the disk over that time. False if that is not known. */
+  idle(overMs: number): Promise<boolean>
+}
+
+/** For a guest whose activity is not known. */
+export const unknownActivity: GuestActivity = {
+  frozen: () => false,
+  busy: async () => false,
+  idle: (overMs) => sleep(overMs, false),
 }

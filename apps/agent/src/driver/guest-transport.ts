@@ -1,5 +1,6 @@
-// What can be done in a guest.
+// What can be done in a guest, and which guests a host has.
 import {
+  type DesktopId,
   type EntryChange,
   type ExecCommand,
   type ExecResult,
@@ -10,6 +11,7 @@ import {
   type UploadCommand,
   type UploadResult,
 } from '@dormouse/contract'
+import type { WakeNews } from './guest-access.ts'
 
 /** The guest was lost while a command ran: it may go on there. */
 export class CommandLost extends Refusal {
@@ -115,3 +117,23 @@ export interface FileDownload {
 /** The deadline of a command that starts now, on the clock of `performance.now()`. */
 export const deadlineOf = ({ timeoutSecs }: Pick<ExecCommand, 'timeoutSecs'>): number =>
   performance.now() + timeoutSecs * 1_000
+
+export interface Guests {
+  /** The guest of a desktop, whether or not it runs. */
+  guest(desktopId: DesktopId): GuestTransport
+  /** Brings our program and keys into a guest that has booted. `image_unsuited` if its image cannot have them. */
+  meet(desktopId: DesktopId): Promise<void>
+  /**
+   * Tells a guest whose memory was restored the time, new randomness and the news. Throws `guest_unavailable` if our program in it
+   * does not answer in time or fails. It may be told again.
+   */
+  tell(desktopId: DesktopId, news?: WakeNews): Promise<void>
+  /** The agent of a template's guest: the host keeps nothing about it. */
+  nobody(buildId: string): GuestAgent
+  /** Makes the keys of a guest that begins with a template: the files with which it and this host know each other. */
+  introduce(desktopId: DesktopId): Promise<WakeNews['files']>
+  /** Removes what the host keeps about a guest that is destroyed. */
+  forget(desktopId: DesktopId): Promise<void>
+  /** Closes the connections to all guests; the guests run on. */
+  close(): void
+}

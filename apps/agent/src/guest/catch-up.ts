@@ -4,8 +4,8 @@ import { type DesktopId, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { GuestAddress } from '../driver/guest-access.ts'
+import type { Guests } from '../driver/guest-transport.ts'
 import { newAddressScript, newAddressSecs } from '../scripts/new-address.ts'
-import type { Guests } from './guests.ts'
 import { untilResumed } from './ready.ts'
 
 const answerMs = 60_000

@@ -3,14 +3,13 @@
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { GuestAccess, GuestEvent, WakeNews } from '../driver/guest-access.ts'
-import type { GuestAgent } from '../driver/guest-transport.ts'
+import type { GuestAgent, Guests } from '../driver/guest-transport.ts'
 import { QemuGuestAgent } from '../guest-agent/agent.ts'
 import { GuestCalls } from '../ssh/calls.ts'
 import { SshConnection, type SshConnectionOptions } from '../ssh/connection.ts'
 import { SshKeys } from '../ssh/keys.ts'
 import { openPort } from '../ssh/open-port.ts'
 import { ChannelTransport } from '../ssh/transport.ts'
-import type { Guests } from './guests.ts'
 import { tellGuest } from './wake-port.ts'
 
 interface SshAccess {

@@ -4,10 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Domain, Driver } from '../driver/driver.ts'
-import type { GuestTransport } from '../driver/guest-transport.ts'
+import type { Guests, GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
 import { before, unlessAborted } from '../mechanics/deadlines.ts'
-import type { Guests } from './guests.ts'
 
 interface ReadyDeps {
   driver: { domain(id: string): Promise<Pick<Domain, 'state' | 'reason'> | undefined> }

@@ -3,7 +3,14 @@
 import { type DesktopId, type ExecResult, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { WakeNews } from '../driver/guest-access.ts'
-import type { FileDownload, FileUpload, GuestAgent, RangeDownload, UploadAppend } from '../driver/guest-transport.ts'
+import type {
+  FileDownload,
+  FileUpload,
+  GuestAgent,
+  Guests,
+  RangeDownload,
+  UploadAppend,
+} from '../driver/guest-transport.ts'
 import type { SimulatedGuest } from '../driver/simulated/guest.ts'
 import type { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import { bringInAlone } from '../scripts/bring-in.ts'
@@ -12,7 +19,6 @@ import { quote } from '../scripts/quote.ts'
 import { sealScript } from '../scripts/seal.ts'
 import { GuestCalls } from '../ssh/calls.ts'
 import { ChannelTransport } from '../ssh/transport.ts'
-import type { Guests } from './guests.ts'
 
 export class SimulatedGuests implements Guests {
   readonly #driver: SimulatedDriver

@@ -8,17 +8,6 @@ export async function before<T>(deadline: number, work: Promise<T>): Promise<T |
   return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))
 }
 
-/** The same for work that starts something. What is started after the deadline goes to `stop`, whose failure is ignored. */
-export async function startedBefore<T>(
-  deadline: number,
-  starting: Promise<T>,
-  stop: (late: T) => Promise<unknown>,
-): Promise<T | undefined> {
-  const started = await before(deadline, starting)
-  if (started === undefined) starting.then(stop).catch(() => undefined)
-  return started
-}
-
 /** What the work returns; the signal's reason as soon as that aborts. */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const aborted = Promise.withResolvers<never>()

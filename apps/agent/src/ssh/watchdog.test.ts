@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
-import { unknownActivity } from '../driver/guest-activity.ts'
+import { unknownActivity } from '../driver/guest-access.ts'
 import { until } from '../testing/bench.ts'
 import { type LifeSigns, watchConnection } from './watchdog.ts'
 

@@ -4,7 +4,7 @@
 //   must wait for busy guests.
 import type { Socket } from 'node:net'
 import { setTimeout as sleep, setImmediate as tick } from 'node:timers/promises'
-import type { GuestActivity } from '../driver/guest-activity.ts'
+import type { GuestActivity } from '../driver/guest-access.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { watchdogLimits } from '../scripts/limits.ts'
 

@@ -2,8 +2,7 @@
 import { type GuestCallBody, type GuestCallName, type GuestCallResult, guestCalls, refuse } from '@dormouse/contract'
 import type { Links } from '../agents/links.ts'
 import type { Customer } from '../principals/service.ts'
-import type { AwakeDesktops } from './awake.ts'
-import type { RefusedAt } from './refused-paths.ts'
+import type { AwakeDesktops, RefusedAt } from './awake.ts'
 
 /** Who asks, and of which desktop. */
 export interface Asking {

@@ -1,5 +1,7 @@
-// Customers' routes for execs: commands that last. Only HTTP.
+// Customers' routes for execs, commands that last, and their output as server-sent events. Only HTTP.
 import {
+  type ExecStateJson,
+  type ExecStream,
   execOutputQuery,
   execSignalBody,
   execStateJson,
@@ -7,6 +9,7 @@ import {
   execStdinMaxBytes,
   execStdinQuery,
   id,
+  Refusal,
   refuseField,
   startExecBody,
   terminalSize,
@@ -20,7 +23,7 @@ import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { askingOf } from './asking.ts'
-import { eventsOf } from './exec-events.ts'
+import type { Asking } from './calls.ts'
 import type { Execs } from './execs.ts'
 
 const params = z.object({ id })
@@ -242,3 +245,38 @@ export function execInputRoutes(app: App, { execs, stallMs, heldBytes }: ExecInp
     },
   )
 }
+
+/** Proxies close connections without traffic, often after 30 s. */
+const waitMs = 10_000
+/** The client connects again, with a credential that is verified again. */
+const longestMs = 300_000
+
+/** Ends with `event: end`: `ended` once everything was sent and the command has ended, otherwise a reason to connect again. */
+export async function* eventsOf(
+  execs: Execs,
+  asking: Asking,
+  execId: string,
+  from: { stream: ExecStream; offset: number },
+): AsyncGenerator<string> {
+  let { offset } = from
+  const until = performance.now() + longestMs
+  try {
+    while (performance.now() < until) {
+      const output = await execs.read(asking, execId, { stream: from.stream, offset, waitMs })
+      const { bytes, exec, isEnd } = output
+      if (bytes.length > 0) {
+        offset = output.offset + bytes.length
+        yield `id: ${offset}\ndata: ${JSON.stringify({ offset: output.offset, base64: bytes.toString('base64') })}\n\n`
+      }
+      if (isEnd) return yield endOf('ended', exec)
+      if (bytes.length === 0) yield ': still running\n\n'
+    }
+    yield endOf('reconnect')
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    yield endOf('interrupted')
+  }
+}
+
+const endOf = (reason: 'ended' | 'reconnect' | 'interrupted', exec?: ExecStateJson): string =>
+  `event: end\ndata: ${JSON.stringify({ reason, ...(exec && { exec }) })}\n\n`

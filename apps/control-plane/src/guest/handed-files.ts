@@ -11,9 +11,9 @@ import { callerGone, whenOver } from '../http/requests.ts'
 import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
 import type { Customer } from '../principals/service.ts'
 import type { FilePart } from './file-part.ts'
+import { sendPart, versionIn } from './file-part.ts'
 import type { FileUrlRow } from './file-url-store.ts'
 import type { FileUrls } from './file-urls.ts'
-import { sendPart, versionIn } from './part-response.ts'
 import type { Guests } from './service.ts'
 
 /**

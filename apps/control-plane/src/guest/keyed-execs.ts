@@ -13,8 +13,8 @@ import {
   refuse,
 } from '@dormouse/contract'
 import type { Asking } from './calls.ts'
-import { shortTimeoutSecs, timedOut } from './exec-ends.ts'
 import type { Execs } from './execs.ts'
+import { shortTimeoutSecs, timedOut } from './service.ts'
 
 interface Ran {
   result: ExecJson

@@ -1,11 +1,19 @@
 // Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
-import { type ByteRange, type ExecBody, type ExecJson, type GuestStreamBody, Refusal } from '@dormouse/contract'
+import {
+  type ByteRange,
+  type ExecBody,
+  type ExecJson,
+  execTimeoutDefaultSecs,
+  execTimeoutMaxSecs,
+  type GuestStreamBody,
+  Refusal,
+  refuse,
+} from '@dormouse/contract'
 import { type Channel, ChannelLost } from '@dormouse/link'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 import type { Asking, GuestCaller } from './calls.ts'
-import { shortTimeoutSecs, timedOut } from './exec-ends.ts'
 import { type FilePart, filePart } from './file-part.ts'
 import { type TransferParams, type Transfers, throwCause } from './transfers.ts'
 
@@ -106,4 +114,30 @@ async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerato
   } catch (error) {
     await throwCause(error, done)
   }
+}
+
+/** How much of each stream a problem contains. */
+const shownBytes = 64 * 1024
+
+export const shortTimeoutSecs = ({ timeout_secs }: Pick<ExecBody, 'timeout_secs'>): number =>
+  Math.min(timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
+
+/** Throws the refusal of a command that was ended at its timeout, with the beginning of what it had printed. */
+export function timedOut(printed: ExecJson, timeoutSecs: number): never {
+  const [stdout, stderr] = [briefly(printed.stdout), briefly(printed.stderr)]
+  return refuse('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended; allow it more time`, {
+    stdout,
+    stderr,
+    stdout_truncated: printed.stdout_truncated || stdout.length < printed.stdout.length,
+    stderr_truncated: printed.stderr_truncated || stderr.length < printed.stderr.length,
+  })
+}
+
+/** The beginning, without a character that the cut would halve. */
+function briefly(text: string): string {
+  const bytes = Buffer.from(text)
+  if (bytes.length <= shownBytes) return text
+  let end = shownBytes
+  while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--
+  return bytes.toString('utf8', 0, end)
 }

@@ -1,13 +1,13 @@
-// Customers' routes of watches. Only HTTP.
-import { changesJson, id, refuseField, watchCursor, watchQuery } from '@dormouse/contract'
+// Customers' routes of watches, and changes as server-sent events. Only HTTP.
+import { changesJson, id, Refusal, refuseField, watchCursor, watchQuery } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { sendEvents } from '../http/events.ts'
 import { callerGone } from '../http/requests.ts'
 import { askingOf } from './asking.ts'
+import type { Asking } from './calls.ts'
 import { entryPath } from './paths.ts'
-import { watchEvents } from './watch-events.ts'
 import type { Watched, Watches } from './watches.ts'
 
 const params = z.object({ id })
@@ -89,3 +89,37 @@ function lastCursor({ headers }: FastifyRequest): string | undefined {
   if (text === undefined || text === '') return undefined
   return watchCursor.safeParse(text).success ? text : refuseField('Last-Event-ID', 'must be a cursor of this route')
 }
+
+/** Proxies close connections without traffic, often after 30 s. */
+const waitMs = 10_000
+/** The client connects again, with a credential that is verified again. */
+const longestMs = 300_000
+
+/** Ends with `event: end` and a reason: `reconnect`, or the code of what prevents it, such as `not_awake`. */
+export async function* watchEvents(
+  watches: Watches,
+  asking: Asking,
+  watched: Watched,
+  from: string,
+): AsyncGenerator<string> {
+  const until = performance.now() + longestMs
+  let cursor = from
+  yield `id: ${cursor}\n\n`
+  try {
+    while (performance.now() < until) {
+      const page = await watches.read(asking, watched, cursor, waitMs)
+      cursor = page.cursor
+      // The cursor moves with the last of a batch: after a cut the whole batch comes again.
+      const blocks = page.changes.map((change) => `data: ${JSON.stringify(change)}\n`)
+      yield blocks.length > 0 ? `${blocks.join('\n')}id: ${cursor}\n\n` : ': still watching\n\n'
+    }
+    yield endOf('reconnect')
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    // A sleep shows first as a guest that no longer answers.
+    const code = (why: unknown) => (why instanceof Refusal ? why.code : error.code)
+    yield endOf(await watches.check(asking, watched, cursor).then(() => error.code, code))
+  }
+}
+
+const endOf = (reason: string): string => `event: end\ndata: ${JSON.stringify({ reason })}\n\n`

@@ -3,7 +3,7 @@
 import { type GuestAgent, GuestAgentError, LibvirtError } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
 import { until } from '../../testing/bench.ts'
-import { type GuestActivity, unknownActivity } from '../guest-activity.ts'
+import { type GuestActivity, unknownActivity } from '../guest-access.ts'
 import { agentCall } from './agent-call.ts'
 
 const facts = { code: 86, domain: 0, level: 2, procedure: 'domainAgentCommand' }

@@ -3,8 +3,8 @@ import { Refusal, refuse } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
 import { CallQueue } from '../../mechanics/call-queue.ts'
 import { before } from '../../mechanics/deadlines.ts'
+import type { GuestActivity } from '../guest-access.ts'
 import { type AgentCall, AgentRefused } from '../guest-access.ts'
-import type { GuestActivity } from '../guest-activity.ts'
 
 /** libvirt's timeouts for a call. A guest that does not answer is noticed earlier. Its disk may be slow. */
 const probeSecs = 2

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { constants, setPriority } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { GuestActivity } from '../guest-activity.ts'
+import type { GuestActivity } from '../guest-access.ts'
 
 interface Process {
   pid: number
