@@ -1,7 +1,7 @@
 // Guarantee: whatever a guest sends in place of answers, it takes no more memory here than the answers may have bytes.
 import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
-import { CallAnswers } from './calls.ts'
+import { CallAnswers, callRequest, streamScript } from './calls.ts'
 
 const maxBytes = 2 * 1024 * 1024 + 64 * 1024
 const chunkPieces = 8 * 1024
@@ -19,4 +19,10 @@ test('answers in pieces of one byte take the memory of their bytes, and are refu
   expect(usedBytes() - before).toBeLessThan(64 * 1024 * 1024)
   expect(() => answers.add(Buffer.from('1 1\nX'))).toThrow(refused)
   expect(answers.add(Buffer.from('2 0\n'))).toEqual([{ tag: 2, answer: Buffer.alloc(maxBytes, 'X') }])
+})
+
+test('a NUL in an argument is refused: behind it would be another argument', () => {
+  const nul = expect.objectContaining({ code: 'invalid_request', message: expect.stringContaining('NUL') })
+  expect(() => callRequest(1, { words: ['execs', 'get', 'a\0b'], timeoutSecs: 1 })).toThrow(nul)
+  expect(() => streamScript(['file.read', '/a\0b'], 'nonce')).toThrow(nul)
 })

@@ -1,7 +1,7 @@
 // What is sent to the program that serves calls in a guest, and its answers. The program's side: apps/agent/supervisor/serve.h. Pure.
 import { BoundedBuffer } from '@dormouse/process'
 import type { GuestCall } from '../driver/guest-transport.ts'
-import { quote } from './quote.ts'
+import { argument, quote } from './quote.ts'
 import { badAnswer, programIn, supervisorPlaces } from './supervisor.ts'
 
 /** The longest is a command's output, with one byte more than is kept of each of its streams. */
@@ -43,7 +43,7 @@ exit ${noProgramCode}
 
 /** A request: its tag is above zero, and no other that waits has it. */
 export function callRequest(tag: number, { words, input = '', timeoutSecs }: GuestCall): Buffer {
-  const said = Buffer.from(words.map((word) => `${word}\0`).join(''))
+  const said = Buffer.from(words.map((word) => `${argument(String(word))}\0`).join(''))
   const bytes = Buffer.from(input)
   const head = Buffer.from(`${tag} ${timeoutSecs} ${said.length} ${bytes.length}\n`)
   return Buffer.concat([head, said, bytes])

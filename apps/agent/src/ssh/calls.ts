@@ -126,6 +126,7 @@ class CallChannel {
     if (this.#waiting.size >= callsAtOnce) refuse('guest_unavailable', 'the guest runs as many calls at once as it may')
     const { timeoutSecs } = call
     const tag = ++this.#lastTag
+    const request = callRequest(tag, call)
     const waiting = Promise.withResolvers<Buffer | undefined>()
     this.#waiting.set(tag, waiting)
     this.#answers.expect(tag)
@@ -133,7 +134,7 @@ class CallChannel {
     const timer = setTimeout(() => this.#fail(guestDeadline(timeoutSecs)), timeoutSecs * 1_000 + lateMs)
     const begunAt = performance.now()
     try {
-      this.#channel.write(callRequest(tag, call))
+      this.#channel.write(request)
       const answer = await waiting.promise
       if (answer) return answer
       if (performance.now() - begunAt >= timeoutSecs * 1_000 - 100) throw guestDeadline(timeoutSecs)
