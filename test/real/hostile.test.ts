@@ -35,7 +35,7 @@ test('a process that a command leaves behind keeps running; the exit status and 
   )
   expect(await stage.exec(`kill -0 ${Number(stdout)} && kill -9 ${Number(stdout)}`)).toMatchObject({ exit_code: 0 })
   expect(await stage.exec('kill -9 $$')).toMatchObject({ exit_code: null, signal: 9 })
-  expect(await stage.exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: null })
+  expect(await stage.exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: 7 })
   expect(await stage.exec('exit 137')).toMatchObject({ exit_code: 137, signal: null })
 })
 
@@ -75,10 +75,10 @@ test('a guest whose QEMU is stopped answers with a refusal, and works again when
   await stage.works()
 })
 
-test('if the SSH server dies, its commands fail at once, and the next command works', async () => {
-  const running = codeOf(stage.exec('sleep 60'))
-  await stage.exec('(until ps | grep -q "[s]leep 60"; do :; done; killall -9 sshd) >/dev/null 2>&1 </dev/null & :')
-  expect(await running).toBe('exec_interrupted')
+test('if the SSH server dies, its commands go on, and the next command works', async () => {
+  const running = stage.exec('sleep 6; echo went on')
+  await stage.exec('(until ps | grep -q "[s]leep 6"; do :; done; killall -9 sshd) >/dev/null 2>&1 </dev/null & :')
+  expect(await running).toMatchObject({ exit_code: 0, stdout: 'went on\n' })
   await stage.works()
 })
 
@@ -98,10 +98,10 @@ test('an exec outlives the agent’s death and a sleep: each line once, and its 
   expect(await output).toBe(`${Array.from({ length: 30 }, (_, n) => `line ${n}\n`).join('')}said\n`)
   await terminal.wait()
   expect(await textOf(terminal)).toBe('30 100\r\ntyped\r\ntyped\r\n')
-  await waitFor(
-    'the supervisors to end',
-    async () => (await stage.run("ps | grep '[s]upervise-' | grep -vc ' port ' || :")) === '0\n',
-  )
+  // What serves the calls has a parent; so has the supervisor of a command whose end is waited for.
+  const orphans = `for p in /proc/[0-9]*; do
+    grep -q '^PPid:.1$' $p/status && tr '\\0' ' ' <$p/cmdline | grep -q ' serve ' && echo $p; done 2>/dev/null; :`
+  await waitFor('the supervisors to end', async () => (await stage.run(orphans)) === '')
 })
 
 test('a terminal at the command line passes keys and Ctrl-C, can be left and joined again, and exits as its program', async () => {

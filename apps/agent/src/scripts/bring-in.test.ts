@@ -4,8 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { AgentRefused } from '../driver/guest-access.ts'
-import { bringIn, bringInScript } from './bring-in.ts'
-import { supervisorProgram } from './supervisor-program.ts'
+import { bringIn, bringInScript, packedProgram } from './bring-in.ts'
 
 const hostKey = 'A'.repeat(68)
 const printing = (stdout: string, exitCode = 0) => ({
@@ -56,7 +55,7 @@ test.each([undefined, `ssh-ed25519 ${'A'.repeat(68)} it's`])(
     const script = bringInScript(key)
     execFileSync('/bin/sh', ['-n'], { input: script })
     const call = { path: '/bin/sh', arg: ['-c', script], 'capture-output': true, 'input-data': '' }
-    const bytes = Buffer.byteLength(JSON.stringify(call)) + supervisorProgram.toString('base64').length
+    const bytes = Buffer.byteLength(JSON.stringify(call)) + packedProgram.toString('base64').length
     expect(bytes).toBeLessThan(56 * 1024)
   },
 )

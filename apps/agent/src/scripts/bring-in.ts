@@ -1,5 +1,6 @@
 // The script that brings our program and our SSH key into a guest through its guest agent: pure text, and the parsing of what it
 // prints.
+import { gzipSync } from 'node:zlib'
 import { refuse } from '@dormouse/contract'
 import { AgentRefused } from '../driver/guest-access.ts'
 import type { GuestAgent } from '../driver/guest-transport.ts'
@@ -14,10 +15,13 @@ export const authorizedKeysPath = '/etc/dormouse/authorized_keys'
 /** 51 bytes: the name ssh-ed25519 and a key, each with its length. */
 const hostKeyForm = /^ssh-ed25519 ([A-Za-z0-9+/]{68})(?: |$)/m
 
-/** Puts the program into the first place that can have it and run it: `$program`. It comes on standard input. */
+/** Half of the program's size, for the guest agent takes only so much at once. */
+export const packedProgram = gzipSync(supervisorProgram, { level: 9 })
+
+/** Puts the program into the first place that can have it and run it: `$program`. It comes packed on standard input. */
 const placeProgram = `mkdir -p /run/dormouse /etc/dormouse 2>/dev/null
 new=/run/dormouse/program.new program=
-cat >$new || no space
+gzip -dc >$new || no space
 ${supervisorPlaces
   .map(
     (place) => `if [ -z "$program" ]; then
@@ -86,7 +90,7 @@ export async function bringInAlone(agent: Pick<GuestAgent, 'run'>): Promise<void
 
 /** What the script printed; it gets the program as its input. */
 async function placeIn(agent: Pick<GuestAgent, 'run'>, script: string): Promise<string> {
-  const { exitCode, stdout } = await agent.run(script, keyExchangeSecs, supervisorProgram).catch(refuseDisabled)
+  const { exitCode, stdout } = await agent.run(script, keyExchangeSecs, packedProgram).catch(refuseDisabled)
   const printed = stdout.toString('latin1')
   const lacking = lacks[/^no (\w+)$/m.exec(printed)?.[1] ?? '']
   if (lacking) refuse('image_unsuited', lacking)
