@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
 import { CommandLost, type GuestCall } from '../driver/guest-transport.ts'
+import { before } from '../mechanics/deadlines.ts'
 import { CallAnswers, callRequest, noProgramCode, serveScript } from '../scripts/calls.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
@@ -35,7 +36,10 @@ export class GuestCalls {
 
   /** The answer. A call that may be repeated is made again if its connection is lost, or the program is missing. */
   async call(call: GuestCall, { repeats = true } = {}): Promise<Buffer> {
-    const channel = await this.#open()
+    const { notAfter = Number.POSITIVE_INFINITY } = call
+    const opening = this.#open()
+    const channel = await (notAfter < Number.POSITIVE_INFINITY ? before(notAfter, opening) : opening)
+    if (!channel) throw startedTooLate()
     try {
       return await channel.ask(call)
     } catch (error) {

@@ -23,9 +23,9 @@ export async function runCommand(calls: Calls, command: Command, deadline = dead
   const begunAt = performance.now()
   const id = newId()
   const starting = start(calls, command, id, deadline)
-  const started = await before(deadline, starting)
+  // If it was sent in time, it may have started: then it has to end.
+  const started = await before(deadline + killMs, starting)
   if (!started) {
-    // It may start later.
     starting.then(() => kill(calls, id)).catch(() => undefined)
     throw startedTooLate()
   }
