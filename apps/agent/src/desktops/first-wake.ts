@@ -20,7 +20,7 @@ export interface UnidentifiedDeps extends LookDeps {
 
 export interface FirstWakeDeps extends UnidentifiedDeps {
   installationId: string
-  templates: Pick<Templates, 'find' | 'using' | 'failed' | 'worked'>
+  templates: Pick<Templates, 'opened' | 'find' | 'using' | 'failed' | 'worked'>
   report: SendReport
   failpoints: Failpoints
   log: Log
@@ -52,7 +52,7 @@ export async function firstWake(deps: FirstWakeDeps, turn: Turn, spec: DesktopSp
 /** If the traits cannot be read, no template is used. */
 async function chosen({ driver, templates, log }: FirstWakeDeps, turn: Turn, spec: DesktopSpec) {
   try {
-    const traits = await driver.templates.traits(turn.fence.desktopId, spec)
+    const [traits] = await together([driver.templates.traits(turn.fence.desktopId, spec), templates.opened()])
     return traits && templates.find(traits, spec)
   } catch (err) {
     log.warn({ err }, 'no template was looked for; the desktop boots from its image')

@@ -3,6 +3,7 @@
 import { type DesktopId, type DesktopSpec, type HostFacts, newId } from '@dormouse/contract'
 import { eachApart, eachDone, type Log, ReadWriteLock } from '@dormouse/process'
 import type { TemplateTraits } from '../driver/templates.ts'
+import { before } from '../mechanics/deadlines.ts'
 import type { Journal } from './journal.ts'
 import { type MakeDeps, makeTemplate, type TemplateWish } from './make-template.ts'
 import { keyOf, type Template } from './template-folders.ts'
@@ -43,6 +44,9 @@ interface Making {
 
 type TraitsFrom = (driver: TemplatesDeps['driver']) => Promise<TemplateTraits | undefined>
 
+/** How long a wake waits for the look at the templates that there are. */
+const openMs = 5_000
+
 export class Templates {
   readonly #deps: TemplatesDeps
   readonly #maxMiB: number
@@ -61,6 +65,7 @@ export class Templates {
   #isCleared = false
   #isClearing = false
   #isOpen = false
+  #opening: Promise<void> | undefined
 
   constructor(deps: TemplatesDeps, { maxMiB }: TemplateOptions) {
     this.#deps = deps
@@ -80,8 +85,8 @@ export class Templates {
 
   /** To be called every minute or so. The first time, and after a failure of that, it finds what an agent before this one has left. */
   async check(): Promise<void> {
-    if (!this.#isCleared && !this.#making) await this.#clear()
-    if (!this.#isOpen) await this.#open()
+    this.#opening = this.#lookAtOld()
+    await this.#opening
     const failed = (err: unknown, { imageVersion: image }: Template) =>
       this.#deps.log.warn({ err, image }, 'the image of a template could not be looked for; retrying')
     await eachApart(this.#oldestFirst(), { atOnce: 1, failed }, async (template) => {
@@ -90,6 +95,16 @@ export class Templates {
     })
     await this.#keepWithin(this.#maxMiB * mib)
     this.#makeNext()
+  }
+
+  async #lookAtOld(): Promise<void> {
+    if (!this.#isCleared && !this.#making) await this.#clear()
+    if (!this.#isOpen) await this.#open()
+  }
+
+  /** A wake that comes as soon as the agent has started may find the templates that there are. Not waited for long. */
+  async opened(): Promise<void> {
+    if (!this.#isOpen) await before(performance.now() + openMs, Promise.resolve(this.#opening)).catch(() => undefined)
   }
 
   /**
