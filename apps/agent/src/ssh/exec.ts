@@ -15,7 +15,7 @@ const callSecs = 60
 const killMs = 6_000
 
 type Calls = Pick<GuestCalls, 'call'>
-/** Of whichever desktop the calls are. */
+/** Its desktop is that of the calls. */
 type Command = Omit<ExecCommand, 'desktopId' | 'generation'>
 
 /** Runs a command to its end, and returns what it printed. */

@@ -9,9 +9,10 @@ import { fileLimits } from '../scripts/limits.ts'
 import type { GuestCalls } from './calls.ts'
 import { openStream } from './files.ts'
 
+/** A file is not placed again if the connection is lost: the repeat would find it placed, and not know by whom. */
 export async function uploadStep(calls: GuestCalls, command: UploadCommand): Promise<UploadResult> {
   const call = { words: uploadWords(command), timeoutSecs: fileLimits.uploadStepSecs }
-  return parseUpload(saidBy(await calls.call(call)))
+  return parseUpload(saidBy(await calls.call(call, { repeats: command.step !== 'place' })))
 }
 
 export async function appendOverSsh(

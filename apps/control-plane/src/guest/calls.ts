@@ -4,7 +4,7 @@ import type { Links } from '../agents/links.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops, RefusedAt } from './awake.ts'
 
-/** Who asks, and of which desktop. */
+/** The caller of a request, and the desktop that it is about. */
 export interface Asking {
   caller: Customer
   desktopId: string
