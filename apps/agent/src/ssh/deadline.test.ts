@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { CommandLost } from '../driver/guest-transport.ts'
 import { connectToShells, runOver } from '../testing/ssh-server.ts'
 import { GuestCalls } from './calls.ts'
 import type { SshConnection } from './connection.ts'
@@ -76,4 +77,18 @@ test('a connection that is lost ends no command: its result is read over the nex
   expect(await running).toMatchObject({ exitCode: 3, stdout: 'done\n' })
   expect((await runOver(guest.connection, request(20, `cat ${file}`))).stdout).toBe('x\n')
   guest.close()
+})
+
+test('a command whose start was answered by nobody is not started again by a guest that has booted', async () => {
+  const asked: unknown[] = []
+  const call = async ({ words: [, operation] }: { words: readonly unknown[] }, how?: { repeats?: boolean }) => {
+    asked.push([operation, how?.repeats ?? true])
+    if (operation === 'start') throw new CommandLost('the connection was lost')
+    return Buffer.from('no unknown\n')
+  }
+  await expect(runCommand({ call } as never, request(20, 'reboot -f'))).rejects.toBeInstanceOf(CommandLost)
+  expect(asked).toEqual([
+    ['start', false],
+    ['end', true],
+  ])
 })

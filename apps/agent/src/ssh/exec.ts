@@ -24,12 +24,12 @@ export async function runCommand(calls: Calls, command: Command, deadline = dead
   const id = newId()
   const starting = start(calls, command, id, deadline)
   // If it was sent in time, it may have started: then it has to end.
-  const started = await before(deadline + killMs, starting)
-  if (!started) {
+  const started = await before(deadline + killMs, starting.catch(nullIfLost))
+  if (started === undefined) {
     starting.then(() => kill(calls, id)).catch(() => undefined)
     throw startedTooLate()
   }
-  const ended = parseEnd(started, command) ?? (await endOf(calls, id, deadline))
+  const ended = (started && parseEnd(started, command)) ?? (await endOf(calls, id, deadline))
   const whole = ended ?? (await kill(calls, id))
   ask(calls, ['remove', id, killMs]).catch(() => undefined)
   const durationMs = Math.round(performance.now() - begunAt)
@@ -38,20 +38,21 @@ export async function runCommand(calls: Calls, command: Command, deadline = dead
   return execResultOf(ended, durationMs)
 }
 
-/** Starts it, and waits for its end. The same id starts nothing twice, so the call may be repeated. */
+/** Starts it, and waits for its end. Not repeated: a guest that has booted meanwhile would not know the id, and run it twice. */
 function start(calls: Calls, command: Command, id: string, deadline: number): Promise<Buffer> {
   const timeoutSecs = Math.max(1, Math.ceil((deadline - performance.now()) / 1_000))
   // It is known to have started before the deadline has passed.
   const waitMs = Math.floor(msUntil(deadline) / 2)
   const words = startWords({ ...command, id, timeout_secs: timeoutSecs }, { folder: shortCommands, waitMs })
-  return calls.call({ words, input: command.stdin ?? undefined, timeoutSecs: callSecs, notAfter: deadline })
+  const call = { words, input: command.stdin ?? undefined, timeoutSecs: callSecs, notAfter: deadline }
+  return calls.call(call, { repeats: false })
 }
 
 /** Undefined at the deadline. From its start on, a guest that is out of reach may go on with it. */
 async function endOf(calls: Calls, id: string, deadline: number): Promise<EndedCommand | undefined> {
   while (performance.now() < deadline) {
-    const answer = await before(deadline, ask(calls, ['end', id, msUntil(deadline), 0])).catch(asLost)
-    const ended = answer && parseEnd(answer)
+    const asking = ask(calls, ['end', id, msUntil(deadline), 0]).then((answer) => parseEnd(answer))
+    const ended = await before(deadline, asking).catch(asLost)
     if (ended) return ended
   }
   return undefined
@@ -79,4 +80,10 @@ function asLost(error: unknown): never {
 function unlessRefused(error: unknown): undefined {
   if (!(error instanceof Refusal)) throw error
   return undefined
+}
+
+/** If the answer was lost, the guest is asked for the end. */
+function nullIfLost(error: unknown): null {
+  if (!(error instanceof CommandLost)) throw error
+  return null
 }
