@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { configSchema } from '@dormouse/control-plane/config.ts'
 import { type ControlPlane, startControlPlane } from '@dormouse/control-plane/context.ts'
-import { ArmedFailpoints, createLog, readConfig } from '@dormouse/process'
+import { ArmedFailpoints, createLog, readConfig, release } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freePort } from '../free-port.ts'
 import { plainFetch } from '../openapi.ts'
@@ -185,8 +185,9 @@ test('a misspelt setting is named, with the nearest one, and stops nothing; SIGT
       if (line.includes('waiting for the database')) child.kill('SIGTERM')
     }),
   )
-  expect(lines[0]).toContain('DORMOUSE_PUBLIC_ULR is not a setting of this program')
-  expect(lines[0]).toContain('DORMOUSE_PUBLIC_URL')
+  expect(JSON.parse(lines[0]!)).toMatchObject({ msg: 'starting', version: release.version, commit: 'sources' })
+  expect(lines[1]).toContain('DORMOUSE_PUBLIC_ULR is not a setting of this program')
+  expect(lines[1]).toContain('DORMOUSE_PUBLIC_URL')
   expect(code).toBe(0)
 })
 

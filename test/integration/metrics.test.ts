@@ -1,4 +1,5 @@
 // Guarantee: an operator, and only an operator, reads from /metrics what the service does, under names that stay.
+import { release } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
@@ -53,6 +54,7 @@ test('hosts, capacity, leadership, pool and the process are shown', async () => 
   await using stack = await Stack.start()
   await stack.desktop('awake')
   const text = await stack.metrics()
+  expect(seriesOf(text, `dormouse_build_info{version="${release.version}",commit="sources"}`)).toBe(1)
   expect(seriesOf(text, 'dormouse_leader')).toBe(1)
   expect(seriesOf(text, 'dormouse_leader_terms_total')).toBe(1)
   expect(seriesOf(text, 'dormouse_links')).toBe(1)

@@ -1,6 +1,6 @@
 // What this host reports about itself. A hypervisor that hangs never delays a heartbeat: the last known facts are used.
 import type { HostFacts } from '@dormouse/contract'
-import packageJson from '../package.json' with { type: 'json' }
+import { release } from '@dormouse/process'
 import type { Driver } from './driver/driver.ts'
 
 const timeoutMs = 1_000
@@ -32,7 +32,7 @@ export class Facts {
     this.#problem = problem
     this.#own = own
     this.#known = {
-      agentVersion: packageJson.version,
+      agentVersion: release.version,
       driver: driver.kind,
       kvm: false,
       versions: {},

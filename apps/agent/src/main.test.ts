@@ -17,7 +17,7 @@ async function ended(words: string[], env: Record<string, string>, until?: strin
   const code = new Promise((resolve) => child.on('close', resolve))
   const said = await Promise.all([text(child.stdout), text(child.stderr)])
   const lines = said.join('').trim().split('\n')
-  return { code: await code, first: lines[0]!, last: lines.at(-1)! }
+  return { code: await code, lines, last: lines.at(-1)! }
 }
 
 test('a version, an argument and an identity that are wrong, and the end of a wait', async () => {
@@ -41,8 +41,10 @@ test('a version, an argument and an identity that are wrong, and the end of a wa
   expect(identity.code).toBe(1)
   expect(identity.last).toMatch(/identity\.json is not the identity of a host; restore it, or enrol.*"could not start"/)
   expect(identity.last).not.toMatch(/"stack"|secret/)
-  expect(wait.first).toContain('DORMOUSE_AGENT_STATEDIR is not a setting of this program')
-  expect(wait.first).toContain('DORMOUSE_AGENT_STATE_DIR')
+  const [first, second] = wait.lines
+  expect(JSON.parse(first!)).toMatchObject({ msg: 'starting', version: version.last, commit: 'sources' })
+  expect(second).toContain('DORMOUSE_AGENT_STATEDIR is not a setting of this program')
+  expect(second).toContain('DORMOUSE_AGENT_STATE_DIR')
   expect([wait.code, wait.last]).toEqual([0, expect.stringContaining('"closed"')])
 })
 

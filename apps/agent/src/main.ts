@@ -1,9 +1,8 @@
 // The agent's program: reads the settings, starts the agent, and stops it on a signal.
 import { parseArgs } from 'node:util'
 import { unknownVariables } from '@dormouse/contract'
-import { createLog, describeConfig, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
+import { createLog, describeConfig, failpointsFrom, readConfig, release, runProcess } from '@dormouse/process'
 import { readOrExit } from '@dormouse/process/arguments'
-import about from '../package.json' with { type: 'json' }
 import { configSchema } from './config.ts'
 import { startAgent } from './context.ts'
 
@@ -15,13 +14,14 @@ const { help: wantsHelp, version } = readOrExit(() =>
 ).values
 
 if (wantsHelp) console.log(help)
-else if (version) console.log(about.version)
+else if (version) console.log(release.version)
 else await serve()
 
 async function serve(): Promise<void> {
   await runProcess({
     name: 'agent',
     start: async (lifetime) => {
+      lifetime.log.info(release, 'starting')
       const known = describeConfig(configSchema).map(({ name }) => name)
       for (const sentence of unknownVariables(process.env, known)) lifetime.log.warn(sentence)
       const config = readConfig(configSchema, process.env)

@@ -2,9 +2,8 @@
 // The control plane's program: serves until it is stopped, migrates the database, or makes an operator's key.
 import { parseArgs } from 'node:util'
 import { unknownVariables } from '@dormouse/contract'
-import { createLog, describeConfig, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
+import { createLog, describeConfig, failpointsFrom, readConfig, release, runProcess } from '@dormouse/process'
 import { readOrExit } from '@dormouse/process/arguments'
-import about from '../package.json' with { type: 'json' }
 import { record } from './audit/store.ts'
 import { configSchema } from './config.ts'
 import { startControlPlane } from './context.ts'
@@ -31,7 +30,7 @@ const { positionals, values } = readOrExit(() =>
 const [command = 'serve', ...more] = positionals
 
 if (values.help) console.log(help)
-else if (values.version) console.log(about.version)
+else if (values.version) console.log(release.version)
 else if (more.length > 0) refuse(`unexpected argument '${more[0]}'`)
 else if (command === 'operator-key') await makeOperatorKey(values.name ?? 'operator')
 else if (values.name !== undefined) refuse('--name is for operator-key')
@@ -48,6 +47,7 @@ async function serve(): Promise<void> {
   await runProcess({
     name: 'control-plane',
     start: async (lifetime) => {
+      lifetime.log.info(release, 'starting')
       const config = configOf((sentence) => lifetime.log.warn(sentence))
       lifetime.log = createLog({ name: 'control-plane', level: config.logLevel })
       const failpoints = failpointsFrom(config.failpoints)

@@ -1,6 +1,7 @@
-// Metrics of this process that are the same in every program: CPU, memory, file descriptors, garbage collection, and the lag of
-// the event loop. Under the names that prom-client gives them, which common dashboards use.
-import { collectDefaultMetrics, Registry } from 'prom-client'
+// Metrics of this process that are the same in every program: its release, CPU, memory, file descriptors, garbage collection,
+// and the lag of the event loop. Under the names that prom-client gives them, which common dashboards use.
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { release } from './release.ts'
 
 let shared: Registry | undefined
 
@@ -9,6 +10,9 @@ export function processMetrics(): Registry {
   if (!shared) {
     shared = new Registry()
     collectDefaultMetrics({ register: shared, eventLoopMonitoringPrecision: 20 })
+    const help = '1; the labels are the release of this program and the commit it was built from'
+    const labelNames = ['version', 'commit'] as const
+    new Gauge({ name: 'dormouse_build_info', help, labelNames, registers: [shared] }).set(release, 1)
   }
   return shared
 }
