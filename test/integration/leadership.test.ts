@@ -33,6 +33,43 @@ test('a replica that does not lead answers 503 with Retry-After on every mutatio
   expect((await send(`${second.url}/readyz`, 'GET', {})).json).toMatchObject({ leader: true, leads: false })
 })
 
+test('a replica that meets the schema of a newer release changes nothing and says so, serves reads, and leads again after its upgrade', async () => {
+  await using stack = await Stack.start({ controlPlane: { leadershipLeaseMs: 2_000 } })
+  const { id } = await stack.desktop('awake')
+  const readyz = async () => (await send(`${stack.url}/readyz`, 'GET', {})).json
+  const refused = async (path: string, body: object) => {
+    const { status, json, headers } = await stack.api('POST', path, { body })
+    expect([path, status, json.code, headers['retry-after']]).toEqual([path, 503, 'replica_outdated', '5'])
+  }
+  const schema = async (release: string) =>
+    void (await stack.database.rows(`update leadership set serves_from = '{${release}}'`))
+  await schema('99,0,0')
+  await waitFor('it to notice', async () => (await readyz()).outdated === true)
+  await refused('/v1/desktops', { tier: 'small' })
+  await refused(`/v1/desktops/${id}/hibernate`, {})
+  await refused(`/v1/desktops/${id}/exec`, { command: 'true' })
+  expect((await stack.api('POST', '/v1/desktops', { body: { tier: 'huge' } })).status).toBe(400)
+  expect((await stack.see(id)).state).toBe('awake')
+  expect(await readyz()).toMatchObject({ status: 'not ready', leads: false })
+  expect(await stack.metrics()).toContain('dormouse_replica_outdated 1')
+  expect(stack.replica.parts.leadership.term).toBeUndefined()
+  stack.chronicle.foresee(/schema of a newer release/)
+
+  await schema('0,1,0')
+  await waitFor('it to lead', () => stack.replica.leads)
+  expect((await stack.exec(id, 'true')).status).toBe(200)
+})
+
+test('a leader ends with the commit of a migration that it may not serve with', async () => {
+  await using stack = await Stack.start({ hosts: 0 })
+  const { leadership } = stack.replica.parts
+  const term = leadership.term!
+  await stack.database.rows(`update leadership set serves_from = '{99,0,0}'`)
+  await expect(leadership.transaction((tx) => tx.query('select 1'))).rejects.toMatchObject({ status: 503 })
+  expect(term.signal.aborted).toBe(true)
+  stack.chronicle.foresee(/schema of a newer release/)
+})
+
 test('a leader that stops in order hands over at once: the other leads long before a lease could run out', async () => {
   await using stack = await Stack.start({ controlPlane: { leadershipLeaseMs: 30_000 } })
   const second = await stack.addReplica()

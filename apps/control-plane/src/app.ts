@@ -1,5 +1,5 @@
 // The HTTP application: every scope with its authentication and its routes. Decides nothing.
-import { noSuchRoute, type TierJson } from '@dormouse/contract'
+import { noSuchRoute, refuse, type TierJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { onRequestHookHandler } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -88,6 +88,7 @@ export async function createApp(given: AppParts): Promise<App> {
     },
     paths: notePaths(app),
   }
+  refuseChangesIfOutdated(app, given.readiness)
   await publishOpenApi(app)
   await app.register(async (scope: App) => customerRoutes(scope, customers, scoped), { prefix: '/v1' })
   await app.register(async (scope: App) => agentRoutes(scope, customers, scoped))
@@ -100,6 +101,14 @@ export async function createApp(given: AppParts): Promise<App> {
   })
   healthRoutes(app, given.readiness)
   return app
+}
+
+/** Also for what needs no leader, such as a command in a guest. */
+function refuseChangesIfOutdated(app: App, readiness: Readiness): void {
+  const reads = new Set(['GET', 'HEAD', 'OPTIONS'])
+  app.addHook('preHandler', async ({ method }) => {
+    if (readiness.outdated && !reads.has(method)) refuse('replica_outdated')
+  })
 }
 
 /** The source of the options that each scope passes to its routes. */
@@ -198,11 +207,11 @@ function healthRoutes(app: App, readiness: Readiness): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
-    const { database, leader, leads, mayTakeOver } = readiness
-    const ready = database && leader
+    const { database, leader, leads, outdated, mayTakeOver } = readiness
+    const ready = database && leader && !outdated
     return reply
       .code(ready ? 200 : 503)
-      .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, may_take_over: mayTakeOver })
+      .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, outdated, may_take_over: mayTakeOver })
   })
 }
 

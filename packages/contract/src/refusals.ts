@@ -321,6 +321,13 @@ export const refusals = {
     what: 'this replica is not the leader',
     next: 'send the request again, to any replica',
   },
+  replica_outdated: {
+    status: 503,
+    overtakenBy: 'leader',
+    retryAfterSecs: 5,
+    what: 'the database was upgraded for a newer release than this replica’s, which changes nothing until it is upgraded, too',
+    next: 'send the request again, to any replica',
+  },
   database_unavailable: {
     status: 503,
     retried: 'always',

@@ -119,10 +119,11 @@ async function apply(work: Work): Promise<void> {
 /** No lock in time, or a deadlock. */
 const isTransient = (error: unknown): boolean => ['55P03', '40P01'].includes(sqlState(error) ?? '')
 
-async function applyInside(session: pg.Client, { name, sql }: Migration): Promise<void> {
+async function applyInside(session: pg.Client, { name, sql, servesFrom }: Migration): Promise<void> {
   await session.query('begin')
   try {
     await session.query(sql)
+    await raiseServesFrom(session, servesFrom)
     await record(session, name)
     await session.query('commit')
   } catch (error) {
@@ -132,7 +133,8 @@ async function applyInside(session: pg.Client, { name, sql }: Migration): Promis
 }
 
 /** An earlier migrator may have ended in the middle of an index build, or between the build and its record. */
-async function applyOutside(session: pg.Client, { name, sql, index }: Migration): Promise<void> {
+async function applyOutside(session: pg.Client, { name, sql, servesFrom, index }: Migration): Promise<void> {
+  await raiseServesFrom(session, servesFrom)
   const state = index === undefined ? 'missing' : await indexState(session, index)
   if (state === 'half-built') await session.query(`drop index concurrently ${index}`)
   if (state !== 'whole') await session.query(sql)
@@ -147,5 +149,13 @@ async function indexState(session: pg.Client, index: string): Promise<'missing' 
   if (rows.length === 0) return 'missing'
   return rows[0]!.valid ? 'whole' : 'half-built'
 }
+
+/** A leader of an older release ends here: its open transactions end first, and it begins no other (`leadership/store.ts`). */
+const raiseServesFrom = (session: pg.Client, release: number[]) =>
+  session.query(
+    `with older as (select 1 from leadership where serves_from < $1 for update)
+     update leadership set serves_from = $1 where exists (select 1 from older)`,
+    [release],
+  )
 
 const record = (session: pg.Client, name: string) => session.query('insert into migrations (name) values ($1)', [name])

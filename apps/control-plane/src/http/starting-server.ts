@@ -60,6 +60,7 @@ const unready = {
   database: false,
   leader: false,
   leads: false,
+  outdated: false,
   may_take_over: false,
 }
 const health: Readonly<Record<string, { status: number; body: object }>> = {

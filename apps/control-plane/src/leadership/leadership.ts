@@ -47,6 +47,7 @@ export class Leadership extends EventEmitter<Events> {
   #term: OwnTerm | undefined
   #contending: Promise<void> | undefined
   #leaderKnown = false
+  #outdated = false
   /** The address at which agents and other replicas reach this one. */
   #url = ''
 
@@ -63,6 +64,11 @@ export class Leadership extends EventEmitter<Events> {
   /** Whether any replica is known to lead, for `/readyz`. */
   get leaderKnown(): boolean {
     return this.#term !== undefined || this.#leaderKnown
+  }
+
+  /** Whether the database's schema is of a release with which this one may not change anything. */
+  get outdated(): boolean {
+    return this.#outdated
   }
 
   /** Whether this replica is allowed to end the sessions of a frozen leader, for `/readyz`. */
@@ -125,19 +131,20 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   #refuse(): never {
+    if (this.#outdated) refuse('replica_outdated')
     return refuse('not_leader', 'this replica is not the leader; send the request again, to any replica')
   }
 
   async #contend(): Promise<void> {
-    const { databaseUrl, log } = this.#options
+    const { databaseUrl, leaseMs, log } = this.#options
     while (!this.#stopping.signal.aborted) {
       try {
-        await this.#contendOnce(await openSession(databaseUrl, 'leadership'))
+        if (!(await this.#look()).outdated) await this.#contendOnce(await openSession(databaseUrl, 'leadership'))
       } catch (error) {
         if (!this.#stopping.signal.aborted)
           log.warn({ err: error }, 'contending for leadership was interrupted; retrying')
       }
-      await this.#pause(200)
+      await this.#pause(this.#outdated ? leaseMs / 4 : 200)
     }
   }
 
@@ -175,6 +182,7 @@ export class Leadership extends EventEmitter<Events> {
     // A replica that is stopping must not take leadership, least of all from a healthy leader.
     this.#stopping.signal.throwIfAborted()
     const taken = await this.#take(session)
+    if (!taken) return
     const term = this.#begin(taken)
     await Promise.race([this.#lead(session, term), lost.promise]).finally(() =>
       this.#endTerm(term, 'the session was lost'),
@@ -193,10 +201,15 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   async #look(): Promise<store.LeadershipRow> {
-    const { pool, replicaId } = this.#options
+    const { pool, replicaId, log } = this.#options
     await store.announce(pool, replicaId, this.#url)
     const row = await store.read(pool)
     this.#leaderKnown = !row.expired
+    if (row.outdated !== this.#outdated) {
+      this.#outdated = row.outdated
+      if (row.outdated) log.error('the database has the schema of a newer release; this replica serves reads only')
+      else log.info('this release may change things again')
+    }
     return row
   }
 
@@ -209,13 +222,15 @@ export class Leadership extends EventEmitter<Events> {
       log.warn({ others }, 'another program holds a lock on leadership, so no replica can lead; end its session')
   }
 
-  async #take(session: pg.Client): Promise<Taken> {
+  /** Undefined if this release may not lead. */
+  async #take(session: pg.Client): Promise<Taken | undefined> {
     const { replicaId, leaseMs, pool, log } = this.#options
     for (;;) {
       this.#stopping.signal.throwIfAborted()
       const sent = performance.now()
       try {
-        return { epoch: await store.take(session, replicaId, leaseMs), leaseEnds: sent + leaseMs }
+        const epoch = await store.take(session, replicaId, leaseMs)
+        return epoch === undefined ? undefined : { epoch, leaseEnds: sent + leaseMs }
       } catch (error) {
         if (sqlState(error) !== '55P03') throw error
         log.warn('waiting for an open transaction of the old leader')
@@ -262,7 +277,7 @@ export class Leadership extends EventEmitter<Events> {
       if (term.signal.aborted) return
       const sent = performance.now()
       if (!(await store.renew(session, term.epoch, replicaId, leaseMs)))
-        return this.#endTerm(term, 'another epoch began')
+        return this.#endTerm(term, 'another epoch began, or the schema is of a newer release')
       term.leaseEnds = sent + leaseMs
       void this.#announce()
     } catch (error) {

@@ -25,6 +25,11 @@ export class Readiness {
     return this.#leadership.leaderKnown
   }
 
+  /** Whether the schema is too new for this replica to change anything. */
+  get outdated(): boolean {
+    return this.#leadership.outdated
+  }
+
   get leads(): boolean {
     return this.#leadership.term !== undefined
   }

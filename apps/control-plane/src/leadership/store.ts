@@ -1,5 +1,6 @@
 // The leadership row and the table of replicas. Decides nothing.
 import type pg from 'pg'
+import { ownRelease } from '../db/migrations.ts'
 import { type Db, sessionNames } from '../db/pool.ts'
 
 /** Any fixed number that nothing else uses as an advisory lock. */
@@ -9,7 +10,12 @@ export interface LeadershipRow {
   epoch: number
   replicaId: string | null
   expired: boolean
+  /** The schema is of a release with which this one may not change anything. */
+  outdated: boolean
 }
+
+/** Whether this release may lead: fences, renewals and takeovers compare it. */
+const isServed = `serves_from <= '{${ownRelease.join()}}'`
 
 /**
  * Waits for the leader's advisory lock. The lock ends with its session, so a dead leader releases it at once. The statement
@@ -65,24 +71,28 @@ export async function leave(db: Db, session: pg.Client, backend: Backend | undef
 
 export async function read(db: Db): Promise<LeadershipRow> {
   const { rows } = await db.query(
-    `select epoch, replica_id as "replicaId", expires_at < clock_timestamp() as expired from leadership`,
+    `select epoch, replica_id as "replicaId", expires_at < clock_timestamp() as expired,
+       not ${isServed} as outdated from leadership`,
   )
   return rows[0] as LeadershipRow
 }
 
-/** Raises the epoch for this replica. The row lock waits for every transaction of the old leader. */
-export async function take(session: pg.Client, replicaId: string, leaseMs: number): Promise<number> {
+/**
+ * Raises the epoch for this replica. The row lock waits for every transaction of the old leader. Undefined if this release may
+ * not lead with the schema.
+ */
+export async function take(session: pg.Client, replicaId: string, leaseMs: number): Promise<number | undefined> {
   await session.query('begin')
   try {
     await session.query(`set local lock_timeout = '500ms'`)
     await session.query('select 1 from leadership for update')
     const { rows } = await session.query(
       `update leadership set epoch = epoch + 1, replica_id = $1,
-              expires_at = clock_timestamp() + $2 * interval '1 millisecond' returning epoch`,
+              expires_at = clock_timestamp() + $2 * interval '1 millisecond' where ${isServed} returning epoch`,
       [replicaId, leaseMs],
     )
     await session.query('commit')
-    return (rows[0] as { epoch: number }).epoch
+    return (rows[0] as { epoch: number } | undefined)?.epoch
   } catch (error) {
     await session.query('rollback')
     throw error
@@ -128,12 +138,12 @@ export async function mayEndSessions(db: Db): Promise<boolean> {
   return rows[0]!.may
 }
 
-/** Extends the lease; false if another epoch has begun. Does not conflict with the key share lock of a transaction. */
+/** Extends the lease; false if another epoch has begun, or the schema is of a release too new for this one. Does not conflict with the key share lock of a transaction. */
 export async function renew(session: pg.Client, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
   const renewal = {
     name: 'leadership-renew',
     text: `update leadership set expires_at = clock_timestamp() + $3 * interval '1 millisecond'
-            where epoch = $1 and replica_id = $2`,
+            where epoch = $1 and replica_id = $2 and ${isServed}`,
     values: [epoch, replicaId, leaseMs],
     // A frozen server does not answer.
     query_timeout: leaseMs,
@@ -163,6 +173,7 @@ export const fenceStatement = (epoch: number, replicaId: string) => ({
   name: 'leadership-fence',
   text: `select 1 / count(*) from (
            select 1 from leadership where epoch = $1 and replica_id = $2 and expires_at > clock_timestamp()
+             and ${isServed}
            for key share) held`,
   values: [epoch, replicaId],
 })

@@ -119,6 +119,14 @@ export function showLeadership(registry: Registry, leadership: Leadership): void
       this.set(leadership.term ? 1 : 0)
     },
   })
+  new Gauge({
+    name: 'dormouse_replica_outdated',
+    help: '1 while the database has the schema of a newer release, so that this replica changes nothing; otherwise 0',
+    registers,
+    collect() {
+      this.set(leadership.outdated ? 1 : 0)
+    },
+  })
   const epoch = new Gauge({
     name: 'dormouse_leader_epoch',
     help: 'Epoch of the last term of this replica; 0 if it has not led',

@@ -1,6 +1,7 @@
 -- The whole schema of version 0.1.0. An applied file is never changed: what changes the schema is a new file.
 
 -- The base of all others: installation, leadership, principals, hosts, desktops, operations.
+-- serves from 0.1.0
 create extension if not exists btree_gist;
 
 -- Is in the name of every domain, manifest, pool and network on the hosts, so that two installations never touch each other's.
@@ -18,7 +19,9 @@ create table leadership (
   only_one boolean primary key default true check (only_one),
   epoch bigint not null default 0,
   replica_id uuid,
-  expires_at timestamptz not null default '-infinity'
+  expires_at timestamptz not null default '-infinity',
+  -- The oldest release that may lead with this schema, such as {0,1,0}. Raised by the migrations that are marked with it.
+  serves_from integer[] not null default '{0,0,0}'
 );
 insert into leadership default values;
 
