@@ -122,7 +122,8 @@ function unknownIn(words: string[], command = program): string | undefined {
   const below = command.commands.find((each) => each.name() === words[0])
   if (below) return unknownIn(words.slice(1), below)
   if (command.commands.length > 0 && words.length > 0 && !words[0]!.startsWith('-')) return words[0]
-  const has = (flag: string) => command.options.some(({ long, short }) => long === flag || short === flag)
+  const has = (flag: string) =>
+    [...program.options, ...command.options].some(({ long, short }) => long === flag || short === flag)
   return words.filter((word) => /^--?[a-z]/.test(word)).find((flag) => !has(flag))
 }
 

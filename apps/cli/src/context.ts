@@ -1,6 +1,7 @@
 // What every command gets: the terminal, and API clients. Created once, in main.ts.
 import { type AdminClient, type Client, createAdminClient, createClient } from '@dormouse/client'
 import { type About, CliError, exitCodes } from './failures.ts'
+import type { Env, KeyField } from './profiles.ts'
 import { findService, misspelt } from './service.ts'
 import { json, type Terminal } from './terminal.ts'
 
@@ -10,6 +11,9 @@ export interface Context {
   about: About
   /** A sentence for each variable that was meant for this program but is not one of its own. */
   warnings: string[]
+  /** The profile that `--profile` names. */
+  profile?: string
+  readonly env: Env
   /** Created when first needed: `--help` needs no service. */
   customer(): Client
   /** A customer's client with a key that this program has made itself. */
@@ -22,32 +26,40 @@ export interface Context {
 }
 
 /** `folders` are searched for the local service. */
-export function createContext(terminal: Terminal, env: Record<string, string | undefined>, folders: string[]): Context {
-  return {
+export function createContext(terminal: Terminal, env: Env, folders: string[]): Context {
+  const find = (field: KeyField) => {
+    const found = findService({ env, folders, profile: context.profile }, field)
+    context.about.urlOf = found.urlOf
+    context.about.keyOf = found.keyOf
+    return found
+  }
+  const context: Context = {
     terminal,
     about: {},
     warnings: misspelt(env),
+    env,
     customer: () => {
-      const { baseUrl, apiKey } = findService(env, folders)
-      if (apiKey?.startsWith(operatorPrefix)) throw wrongKey('DORMOUSE_API_KEY', 'an operator key')
-      return createClient({ baseUrl, apiKey: apiKey ?? noKey('DORMOUSE_API_KEY', 'an API key') })
+      const { baseUrl, key, keyOf } = find('api_key')
+      if (key?.startsWith(operatorPrefix)) throw wrongKey('DORMOUSE_API_KEY', 'an operator key')
+      return createClient({ baseUrl, apiKey: key ?? noKey('DORMOUSE_API_KEY', 'an API key', keyOf) })
     },
-    customerWith: (apiKey) => createClient({ baseUrl: findService(env, folders).baseUrl, apiKey }),
-    baseUrl: () => findService(env, folders).baseUrl,
+    customerWith: (apiKey) => createClient({ baseUrl: find('api_key').baseUrl, apiKey }),
+    baseUrl: () => find('api_key').baseUrl,
     operator: () => {
-      const { baseUrl, operatorKey } = findService(env, folders)
-      if (operatorKey?.startsWith(customerPrefix)) throw wrongKey('DORMOUSE_OPERATOR_KEY', 'an API key of a customer')
+      const { baseUrl, key, keyOf } = find('operator_key')
+      if (key?.startsWith(customerPrefix)) throw wrongKey('DORMOUSE_OPERATOR_KEY', 'an API key of a customer')
       return createAdminClient({
         baseUrl,
-        operatorKey: operatorKey ?? noKey('DORMOUSE_OPERATOR_KEY', 'an operator key'),
+        operatorKey: key ?? noKey('DORMOUSE_OPERATOR_KEY', 'an operator key', keyOf),
       })
     },
     show: (options, document, text) => terminal.write(options.json ? json(document) : text()),
   }
+  return context
 }
 
 const customerPrefix = 'svc_sk_'
-const operatorPrefix = 'svc_op_'
+export const operatorPrefix = 'svc_op_'
 
 /** The service would only return 401: it has no key of the other kind. */
 function wrongKey(variable: string, what: string): CliError {
@@ -58,10 +70,13 @@ function wrongKey(variable: string, what: string): CliError {
   return new CliError(`${variable} is ${what}, which this command does not take`, next, exitCodes.denied)
 }
 
-function noKey(variable: string, what: string): never {
+function noKey(variable: string, what: string, profile: string | undefined): never {
+  const login = `\`dormouse login <url>${profile === undefined ? '' : ` --profile ${profile}`}\` keeps one`
   throw new CliError(
-    `this command needs ${what}`,
-    `set ${variable}; for a local service, \`npm start\` writes it`,
+    profile === undefined
+      ? `this command needs ${what}`
+      : `the profile "${profile}" has no ${what.replace(/^an? /, '')}`,
+    `${login}; or set ${variable}. For a local service, \`npm start\` writes it`,
     exitCodes.denied,
   )
 }

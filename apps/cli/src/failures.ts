@@ -62,6 +62,9 @@ export interface About {
   command?: string
   id?: string
   json?: boolean
+  /** The profiles that the service's address and the key are from; undefined for the environment. */
+  urlOf?: string
+  keyOf?: string
   /** It runs until Ctrl-C, which is then no failure. */
   endsByInterrupt?: boolean
 }
@@ -195,23 +198,34 @@ const byCode: Record<string, (id: string) => string> = {
   guest_deadline: () => 'raise --timeout-secs, or leave it out',
 }
 
-function byKind(error: DormouseError, { command = '<command>' }: About): string | undefined {
+function byKind(error: DormouseError, about: About): string | undefined {
+  const { command = '<command>' } = about
   if (error instanceof NotFoundError || isMalformedId(error)) return '`dormouse list` shows the ids of your desktops'
-  if (error instanceof AuthenticationError)
-    return isOperators(command)
-      ? 'check DORMOUSE_OPERATOR_KEY; who runs the service has operator keys'
-      : 'check DORMOUSE_API_KEY; `dormouse admin key create` makes a key, with an operator key'
+  if (error instanceof AuthenticationError) return toAuthenticate(about)
   if (error instanceof PermissionDeniedError)
     return isOperators(command) ? 'set DORMOUSE_OPERATOR_KEY to an operator key' : 'use a key that has the right'
   if (error instanceof TimeoutError && error.operationId)
     return `to keep waiting: dormouse operation ${error.operationId} --wait`
-  if (error instanceof ConnectionError) return toConnect[error.why]
+  if (error instanceof ConnectionError) return toConnect[error.why].replaceAll('DORMOUSE_URL', nameOfUrl(about))
   if (error instanceof UnavailableError || error instanceof RateLimitError) return 'retry in a moment'
   if (error instanceof InvalidRequestError) return `\`dormouse ${command} --help\` shows what it takes`
   // Every other refusal's text contains what to do.
   return error instanceof ServerError && error.requestId
     ? `quote request id ${error.requestId} to the operator`
     : undefined
+}
+
+function nameOfUrl({ verb, urlOf }: About): string {
+  if (verb === 'login') return 'the URL'
+  return urlOf === undefined ? 'DORMOUSE_URL' : `the URL of the profile "${urlOf}"`
+}
+
+function toAuthenticate({ command = '', verb, keyOf }: About): string {
+  if (verb === 'login') return 'check that the key is complete; it was not kept'
+  if (keyOf !== undefined) return `\`dormouse login <url> --profile ${keyOf}\` keeps another key`
+  return isOperators(command)
+    ? 'check DORMOUSE_OPERATOR_KEY; who runs the service has operator keys'
+    : 'check DORMOUSE_API_KEY; `dormouse admin key create` makes a key, with an operator key'
 }
 
 const isOperators = (command: string) => /^admin\b/.test(command)

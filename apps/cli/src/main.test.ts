@@ -241,7 +241,7 @@ test.runIf(process.getuid?.() === 0)('a file of another user decides nothing', a
   // Loaded first: the clone may be in a folder that only root may enter.
   const script = `import(${JSON.stringify(join(import.meta.dirname, 'service.ts'))}).then((service) => {
     process.setuid(54321)
-    return service.findService({}, [${JSON.stringify(root)}])
+    return service.findService({ env: {}, folders: [${JSON.stringify(root)}] }, "api_key")
   }).catch((error) => console.log(error.message))`
   expect((await run(pinnedNode, ['-e', script])).stdout).toContain('belongs to another user')
 })

@@ -10,6 +10,7 @@ import { addExec } from './commands/exec.ts'
 import { addExecs } from './commands/execs.ts'
 import { addIdle } from './commands/idle.ts'
 import { addInput } from './commands/input.ts'
+import { addLogin } from './commands/login.ts'
 import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
 import { addOffers } from './commands/offers.ts'
@@ -35,9 +36,11 @@ Environment:
   DORMOUSE_URL           address of the service
   DORMOUSE_API_KEY       your API key
   DORMOUSE_OPERATOR_KEY  operator key, for admin commands
+  DORMOUSE_PROFILE       profile to use; see \`dormouse login --help\`
   DORMOUSE_DATA          folder of a local service; its local.json has address and keys
   NODE_EXTRA_CA_CERTS    file with the certificate of a CA of your own, if the service has one
-Without them, dormouse uses the nearest .dormouse/local.json, which \`npm start\` writes.
+Without them, dormouse uses the profile that \`dormouse login\` has kept, or the nearest .dormouse/local.json, which
+\`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
 "status", "operation_id", "cause_code", "field", "state", "claim", "holder", "since", "human_active", "oldest_cursor" and "next_step". Usage errors are plain text.
@@ -55,6 +58,7 @@ export function createProgram(context: Context): Command {
   const program = new Command('dormouse')
     .description('Create, wake, hibernate and use remote desktops.')
     .version(about.version)
+    .option('--profile <name>', 'use this profile, in place of the environment')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.terminal.write(text),
@@ -63,6 +67,7 @@ export function createProgram(context: Context): Command {
     .configureHelp({ showGlobalOptions: false })
     .addHelpText('after', help)
   program.hook('preAction', (_, command) => {
+    context.profile = program.opts().profile
     context.about.verb = command.name()
     context.about.group = command.parent?.name()
     context.about.command = pathOf(command)
@@ -90,6 +95,7 @@ export function createProgram(context: Context): Command {
   addUsage(program, context)
   addWebhooks(program, context)
   addMcp(program, context)
+  addLogin(program, context)
   addAdmin(program, context)
   nameHelp(program)
   return program

@@ -15,8 +15,9 @@ export interface Asking {
 /** The typed line; empty at Ctrl-D. Rejects when `signal` is aborted. */
 export async function answerTo(question: string, asking: Asking): Promise<string> {
   const { input, output, signal, onInterrupt, hidden } = asking
-  if (hidden) output.write(question)
   const lines = createInterface({ input, output: hidden ? silent() : output, terminal: true, historySize: 0 })
+  // Only now the terminal shows nothing of what is typed.
+  if (hidden) output.write(question)
   lines.on('SIGINT', onInterrupt)
   try {
     return await lines.question(hidden ? '' : question, { signal })

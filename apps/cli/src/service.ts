@@ -1,26 +1,24 @@
-// Finds the service's address and keys: in the environment, otherwise in the local.json that `npm start` wrote.
-import { readFileSync, statSync } from 'node:fs'
+// Finds the service's address and key: in a profile or the environment, otherwise in the local.json that `npm start` wrote.
 import { dirname, join } from 'node:path'
 import { unknownVariables } from '@dormouse/contract'
+import { didYouMean } from '@dormouse/contract/nearest'
 import { CliError, exitCodes } from './failures.ts'
+import { type Env, type KeptService, type KeyField, profileNames, readKept, readProfile } from './profiles.ts'
 
 export interface Service {
   baseUrl: string
-  apiKey?: string
-  operatorKey?: string
+  key?: string
+  /** The profile that the address, or the key, is from. */
+  urlOf?: string
+  keyOf?: string
 }
 
-interface LocalService {
-  base_url: string
-  api_key?: string
-  operator_key?: string
-}
-
-type Env = Record<string, string | undefined>
-
-const variables = ['DORMOUSE_URL', 'DORMOUSE_API_KEY', 'DORMOUSE_OPERATOR_KEY', 'DORMOUSE_DATA']
+const variables = ['DORMOUSE_URL', 'DORMOUSE_API_KEY', 'DORMOUSE_OPERATOR_KEY', 'DORMOUSE_PROFILE', 'DORMOUSE_DATA']
+const variableOf = { api_key: 'DORMOUSE_API_KEY', operator_key: 'DORMOUSE_OPERATOR_KEY' } as const
 /** Variables of other programs, which people keep in the same shell. Those of an agent all begin with `DORMOUSE_AGENT_`. */
 const ofOthers = ['DORMOUSE_IMAGES_DIR', 'DORMOUSE_CLI']
+/** The profile of those who name none. */
+export const defaultProfile = 'default'
 
 /** A sentence for each variable that was meant as one of ours. */
 export const misspelt = (env: Env): string[] =>
@@ -29,31 +27,68 @@ export const misspelt = (env: Env): string[] =>
     ...Object.keys(env).filter((name) => /^DORMOUSE_(AGENT|TEST)_/.test(name)),
   ])
 
-/** The service that the environment names; otherwise the local one whose `local.json` is nearest to `folders`. */
-export function findService(env: Env, folders: string[]): Service {
-  const local = readLocal(env, folders)
-  const baseUrl = env.DORMOUSE_URL || local?.base_url
+export interface Where {
+  env: Env
+  /** Searched for the local service. */
+  folders: string[]
+  /** The one that `--profile` names; it takes nothing from the environment. */
+  profile?: string
+}
+
+/** The service of `--profile`; otherwise the environment's; otherwise that of a profile, or the nearest local one. */
+export function findService({ env, folders, profile }: Where, field: KeyField): Service {
+  const [envUrl, envKey] = profile === undefined ? [env.DORMOUSE_URL, env[variableOf[field]]] : []
+  if (envUrl && envKey) return { baseUrl: envUrl, key: envKey }
+  const found = firstKept({ env, folders, profile }, envUrl)
+  const baseUrl = envUrl || found?.service.base_url
   if (!baseUrl) throw noService()
-  // A local key is never sent to another address that the environment names.
-  const trusted = local?.base_url === baseUrl ? local : undefined
   return {
     baseUrl,
-    apiKey: env.DORMOUSE_API_KEY || trusted?.api_key,
-    operatorKey: env.DORMOUSE_OPERATOR_KEY || trusted?.operator_key,
+    key: envKey || found?.service[field],
+    urlOf: envUrl ? undefined : found?.profile,
+    keyOf: envKey ? undefined : found?.profile,
   }
 }
 
-function readLocal(env: Env, folders: string[]): LocalService | undefined {
-  if (env.DORMOUSE_DATA) {
-    const found = readFile(join(env.DORMOUSE_DATA, 'local.json'))
-    if (!found && !env.DORMOUSE_URL) throw noService(`there is no local.json in DORMOUSE_DATA (${env.DORMOUSE_DATA})`)
-    return found
-  }
-  for (const folder of folders.flatMap(upwards)) {
-    const found = readFile(join(folder, '.dormouse', 'local.json'))
-    if (found) return found
-  }
+interface Kept {
+  service: KeptService
+  /** Undefined for a local.json. */
+  profile?: string
+}
+
+/** A key that is kept is never sent to another address that the environment names. */
+function firstKept(where: Where, envUrl: string | undefined): Kept | undefined {
+  for (const kept of keptServices(where)) if (!envUrl || isSame(kept.service.base_url, envUrl)) return kept
   return undefined
+}
+
+const isSame = (one: string, other: string): boolean => one.replace(/\/+$/, '') === other.replace(/\/+$/, '')
+
+/** What is kept on this machine, the first choice first. */
+function* keptServices({ env, folders, profile = env.DORMOUSE_PROFILE || undefined }: Where): Generator<Kept> {
+  if (profile !== undefined) return yield { service: requireProfile(env, profile), profile }
+  if (env.DORMOUSE_DATA) {
+    const service = readKept(join(env.DORMOUSE_DATA, 'local.json'))
+    if (service) yield { service }
+    else if (!env.DORMOUSE_URL) throw noService(`there is no local.json in DORMOUSE_DATA (${env.DORMOUSE_DATA})`)
+    return
+  }
+  const usual = readProfile(env, defaultProfile)
+  if (usual) yield { service: usual, profile: defaultProfile }
+  for (const folder of folders.flatMap(upwards)) {
+    const service = readKept(join(folder, '.dormouse', 'local.json'))
+    if (service) return yield { service }
+  }
+}
+
+function requireProfile(env: Env, name: string): KeptService {
+  const found = readProfile(env, name)
+  if (found) return found
+  throw new CliError(
+    `there is no profile ${JSON.stringify(name)}${didYouMean(name, profileNames(env))}`,
+    'make one with `dormouse login <url> --profile <name>`; `dormouse profiles` lists those that there are',
+    exitCodes.usage,
+  )
 }
 
 /** The folder and all above it, nearest first. */
@@ -62,58 +97,12 @@ function upwards(folder: string): string[] {
   return parent === folder ? [folder] : [folder, ...upwards(parent)]
 }
 
-function readFile(file: string): LocalService | undefined {
-  try {
-    checkOwner(file)
-    return parse(file, readFileSync(file, 'utf8'))
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    if (code === 'EACCES')
-      throw new CliError(
-        `${file} is readable only by the user who started the service`,
-        'run dormouse as that user, or set DORMOUSE_URL and DORMOUSE_API_KEY',
-      )
-    throw error
-  }
-}
-
-/** A file that another user left in a shared folder must not decide where commands and their input go. */
-function checkOwner(file: string): void {
-  const { uid } = statSync(file)
-  const me = process.getuid?.()
-  if (me === undefined || me === 0 || uid === me || uid === 0) return
-  throw new CliError(
-    `${file} belongs to another user (uid ${uid}) and is not trusted`,
-    'set DORMOUSE_URL and DORMOUSE_API_KEY',
-  )
-}
-
-function parse(file: string, text: string): LocalService {
-  const { base_url, api_key, operator_key } = parseJson(text)
-  if (typeof base_url === 'string' && isKey(api_key) && isKey(operator_key)) return { base_url, api_key, operator_key }
-  throw new CliError(`${file} is not a valid local.json`, 'restart the service with `npm start`, or set DORMOUSE_URL')
-}
-
-function parseJson(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text)
-    return Object(value) as Record<string, unknown>
-  } catch {
-    return {}
-  }
-}
-
-function isKey(value: unknown): value is string | undefined {
-  return value === undefined || typeof value === 'string'
-}
-
 function noService(
-  what = 'no service found: DORMOUSE_URL is not set, and there is no .dormouse/local.json in this folder or above',
+  what = 'no service found: there is no profile, DORMOUSE_URL is not set, and there is no .dormouse/local.json in this folder or above',
 ): CliError {
   return new CliError(
     what,
-    'start one with `npm start` in the clone, or set DORMOUSE_URL and DORMOUSE_API_KEY',
+    '`dormouse login <url>` keeps the address of a service and your key; or set DORMOUSE_URL and DORMOUSE_API_KEY, or start a service of your own with `npm start` in the clone',
     exitCodes.unavailable,
   )
 }
