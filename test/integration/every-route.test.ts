@@ -375,7 +375,7 @@ test('what is not HTTP is answered with a problem and a closed connection', asyn
 test('a customer is 403 at an operator’s route, and an operator is not', async () => {
   await using stack = await Stack.start({ hosts: 0 })
   const operator = await stack.replica.parts.principals.createOperatorKey('ops')
-  for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands', '/admin/v1/alarms']) {
+  for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands', '/admin/v1/alarms', '/admin/v1/replicas']) {
     expect((await stack.api('GET', path)).status).toBe(403)
     expect((await stack.api('GET', path, { key: null })).status).toBe(401)
     expect((await stack.api('GET', path, { key: operator })).status).toBe(200)

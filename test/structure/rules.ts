@@ -25,6 +25,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'recovery',
         'removals',
         'drains',
+        'upgrades',
         'usage',
         'retention',
         'listeners',

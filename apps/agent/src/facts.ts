@@ -33,6 +33,7 @@ export class Facts {
     this.#own = own
     this.#known = {
       agentVersion: release.version,
+      commit: release.commit,
       driver: driver.kind,
       kvm: false,
       versions: {},

@@ -11,6 +11,7 @@ import { openMcp } from './mcp/wing.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import type { Gauged } from './telemetry/gauges.ts'
 import { openTerminals } from './terminals/wing.ts'
+import { openUpgrades } from './upgrades/wing.ts'
 import { openWebhooks } from './webhooks/wing.ts'
 
 const openers = {
@@ -19,6 +20,7 @@ const openers = {
   input: openInput,
   mcp: openMcp,
   terminals: openTerminals,
+  upgrades: openUpgrades,
   webhooks: openWebhooks,
 }
 

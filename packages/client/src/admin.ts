@@ -26,6 +26,7 @@ import type {
   OrgsJson,
   RemovalJson,
   RemoveHostBody,
+  ReplicaJson,
   ReturnedHostJson,
   TrustedHostJson,
   WakeOnBody,
@@ -70,6 +71,11 @@ const imageCalls = (again: Again, get: Get) => ({
   /** No new desktop is made from this version. */
   retireImage: (image: string, call: CallOptions = {}) =>
     again<ImageJson>(call, path`/admin/v1/images/${image}/retire`),
+})
+
+const releases = (get: Get) => ({
+  /** The control planes that run, with their releases. */
+  listReplicas: (call: CallOptions = {}) => get<{ replicas: ReplicaJson[] }>(call, '/admin/v1/replicas'),
 })
 
 /** Idempotent changes of a host. */
@@ -204,6 +210,7 @@ export function createAdminClient(options: AdminClientOptions) {
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
     ...hostsAndImages(again, get),
+    ...releases(get),
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),

@@ -99,6 +99,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.listDeferred()
   await admin.listAlarms()
   await admin.listHosts()
+  await admin.listReplicas()
   await admin.listAudit({ subject: desktopId, limit: 5, cursor: '9' })
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'POST /admin/v1/orgs? {"name":"acme"}',
@@ -127,6 +128,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/alarms? ',
     'GET /admin/v1/hosts? ',
+    'GET /admin/v1/replicas? ',
     `GET /admin/v1/audit?subject=${desktopId}&limit=5&cursor=9 `,
   ])
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_test']))

@@ -48,6 +48,7 @@ export type {
   OrgJson,
   ProblemJson,
   RemovalJson,
+  ReplicaJson,
   RequestKind,
   ScreenJson,
   StartExecBody,

@@ -61,6 +61,8 @@ export const hostJson = z
     name: z.string(),
     state: z.enum(['active', 'unreachable', 'lost', 'removed']),
     linked: z.boolean().describe('Whether the responding replica has a link to it'),
+    version: z.string().nullable().describe('The release of its agent'),
+    commit: z.string().nullable().describe('What its agent was built from'),
     withheld: z
       .object({ since: time, epoch: z.int() })
       .nullable()
@@ -102,6 +104,19 @@ export const hostJson = z
   })
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
+
+export const replicaJson = z
+  .object({
+    id,
+    url: z.string().describe('Where agents and other replicas reach it'),
+    version: z.string(),
+    commit: z.string(),
+    leads: z.boolean(),
+    started_at: time,
+    seen_at: time,
+  })
+  .meta({ id: 'Replica' })
+export type ReplicaJson = z.infer<typeof replicaJson>
 
 export const droppedJson = z
   .object({ dropped: z.int().describe('How many there were') })

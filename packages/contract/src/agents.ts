@@ -62,6 +62,8 @@ export type ImageFetch = z.infer<typeof imageFetch>
 
 export const hostFacts = z.object({
   agentVersion: said(100),
+  /** What the agent was built from; `sources` if it was not built. */
+  commit: said(100).optional(),
   driver: z.enum(['libvirt', 'simulated']),
   /** Whether guests run with KVM; otherwise they are emulated. */
   kvm: z.boolean(),

@@ -24,6 +24,7 @@ export function addAdmin(program: Command, context: Context): void {
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addImages(admin.command('image').description('images that desktops are made from'), context)
   addAdminDesktop(admin.command('desktop'), context)
+  addReplicas(admin.command('replicas'), context)
   addAlarms(admin.command('alarms'), context)
   addDeferred(admin.command('deferred'), context)
   addOperationCause(admin.command('operation'), context)
@@ -138,6 +139,22 @@ function addHosts(command: Command, context: Context): void {
     })
 }
 
+function addReplicas(command: Command, { operator, show, terminal }: Context): void {
+  withJson(command, 'dormouse admin replicas')
+    .description('list the control planes that run, and which of them leads')
+    .action(async (options: JsonOption) => {
+      const { replicas } = await operator().listReplicas({ signal: terminal.signal })
+      const rows = replicas.map((one) => [
+        one.id,
+        one.url,
+        `${one.version} ${one.commit}`,
+        one.leads ? 'yes' : 'no',
+        one.started_at,
+      ])
+      show(options, { replicas }, () => table(['ID', 'URL', 'VERSION', 'LEADS', 'STARTED'], rows))
+    })
+}
+
 function addAlarms(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, 'dormouse admin alarms')
     .description('list what is wrong now, since when, and what to do; each is logged once, when it begins')
@@ -198,6 +215,7 @@ const hostColumns = [
   'ID',
   'NAME',
   'STATE',
+  'VERSION',
   'DRIVER',
   'KVM',
   'DESKTOPS',
@@ -218,6 +236,7 @@ function hostRow(host: HostJson): (string | number | null)[] {
     [host.state, host.withheld && 'withheld', host.cordoned && 'cordoned', host.quarantine && 'quarantined']
       .filter(Boolean)
       .join(', '),
+    host.version && [host.version, host.commit].filter(Boolean).join(' '),
     host.driver,
     host.kvm === null ? null : host.kvm ? 'yes' : 'no',
     host.desktops,

@@ -16,7 +16,7 @@ export interface MigrateOptions {
 /** The advisory lock that the migrating session holds: any number that nothing else in the database uses. */
 const migratorLock = 7_236_812
 /** The schema of version 0.1.0. A database with migrations but without this one was made by an earlier build. */
-const baseline = '0001-schema.sql'
+const baseline = '0001-base.sql'
 const lockPollMs = 100
 /** How long a migration may wait for a lock on a table: every later query of that table waits behind it. */
 const lockTimeoutMs = 1_000

@@ -1,6 +1,6 @@
 // The migration files: plain SQL, read in order. Knows no database.
 import { readdirSync, readFileSync } from 'node:fs'
-import about from '../../package.json' with { type: 'json' }
+import { release } from '@dormouse/process'
 
 export interface Migration {
   /** The file's name, under which it is recorded once it is applied. */
@@ -23,7 +23,7 @@ const builds = /^\s*create\s+(?:unique\s+)?index\s+concurrently\s+(?:if\s+not\s+
 /** A version as a number that can be compared, in Postgres too: `0.12.1` is [0, 12, 1]. */
 export const releaseOf = (version: string): number[] => version.split('-', 1)[0]!.split('.').map(Number)
 
-export const ownRelease = releaseOf(about.version)
+export const ownRelease = releaseOf(release.version)
 
 /** All files of the folder, in the order of their names. */
 export function readMigrations(folder: URL): Migration[] {

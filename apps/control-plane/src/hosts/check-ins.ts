@@ -51,7 +51,7 @@ export class CheckIns {
     const forget = () => {
       this.#replicas = undefined
     }
-    const reading = liveReplicas(this.#options.pool)
+    const reading = liveReplicas(this.#options.pool).then((replicas) => replicas.map(({ url }) => url))
     this.#replicas = reading
     reading.then(() => setTimeout(forget, replicasForMs).unref(), forget)
     return reading

@@ -310,6 +310,8 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     name: row.name,
     state: row.removedAt ? 'removed' : row.lostAt ? 'lost' : row.silent ? 'unreachable' : 'active',
     linked: linked(row.id),
+    version: row.facts?.agentVersion ?? null,
+    commit: row.facts?.commit ?? null,
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
     cordoned: row.cordonedAt !== null,

@@ -1,4 +1,5 @@
 // The leadership row and the table of replicas. Decides nothing.
+import { release } from '@dormouse/process'
 import type pg from 'pg'
 import { ownRelease } from '../db/migrations.ts'
 import { type Db, sessionNames } from '../db/pool.ts'
@@ -181,18 +182,30 @@ export const fenceStatement = (epoch: number, replicaId: string) => ({
 /** Notes that the replica is alive, and the URL at which it is reached. */
 export async function announce(db: Db, replicaId: string, url: string): Promise<void> {
   await db.query(
-    `insert into replicas (id, url) values ($1, $2)
+    `insert into replicas (id, url, version, commit) values ($1, $2, $3, $4)
      on conflict (id) do update set url = excluded.url, seen_at = now()`,
-    [replicaId, url],
+    [replicaId, url, release.version, release.commit],
   )
 }
 
-/** Base URLs of the replicas that announced themselves within the last 15 s. */
-export async function liveReplicas(db: Db): Promise<string[]> {
-  const { rows } = await db.query<{ url: string }>(
-    `select url from replicas where seen_at > now() - interval '15 seconds' order by started_at`,
+export interface ReplicaRow {
+  id: string
+  url: string
+  version: string
+  commit: string
+  leads: boolean
+  startedAt: Date
+  seenAt: Date
+}
+
+/** The replicas that announced themselves within the last 15 s, the oldest first. */
+export async function liveReplicas(db: Db): Promise<ReplicaRow[]> {
+  const { rows } = await db.query<ReplicaRow>(
+    `select id, url, version, commit, started_at as "startedAt", seen_at as "seenAt",
+       exists (select 1 from leadership where replica_id = id and expires_at > clock_timestamp()) as leads
+     from replicas where seen_at > now() - interval '15 seconds' order by started_at`,
   )
-  return rows.map((row) => row.url)
+  return rows
 }
 
 export async function withdraw(db: Db, replicaId: string): Promise<void> {

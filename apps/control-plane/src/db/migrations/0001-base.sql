@@ -30,8 +30,8 @@ create table replicas (
   url text not null,
   started_at timestamptz not null default now(),
   seen_at timestamptz not null default now(),
-  -- What a replica can continue as a leader.
-  knows text[] not null default '{}'
+  version text not null,
+  commit text not null
 );
 
 create table organisations (
