@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import about from '../package.json' with { type: 'json' }
 import { addAdmin } from './commands/admin.ts'
 import { addClipboard } from './commands/clipboard.ts'
+import { addCompletion } from './commands/completion.ts'
 import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
@@ -97,6 +98,7 @@ export function createProgram(context: Context): Command {
   addMcp(program, context)
   addLogin(program, context)
   addAdmin(program, context)
+  addCompletion(program, context)
   nameHelp(program)
   return program
 }
