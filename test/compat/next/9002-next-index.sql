@@ -1,0 +1,3 @@
+-- outside a transaction
+-- serves from 0.1.0
+create index concurrently replicas_next on replicas (motto);

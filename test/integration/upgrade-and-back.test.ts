@@ -1,0 +1,76 @@
+// Guarantee: this release works with agents, replicas and a schema of the next one, and the next one with ours. Replicas and
+// hosts go to the next release, back, and to it again while customers work; nothing is lost, and nothing fails for good.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openPool } from '@dormouse/control-plane/db/pool.ts'
+import { Principals } from '@dormouse/control-plane/principals/service.ts'
+import { createLog, release } from '@dormouse/process'
+import { expect, inject, onTestFinished, test } from 'vitest'
+import { Fleet } from '../compat/fleet.ts'
+import { Load } from '../compat/load.ts'
+import { buildReleases } from '../compat/releases.ts'
+import { waitFor } from '../wait-for.ts'
+import { Database } from './parts/database.ts'
+
+const customers = 4
+
+test('replicas and hosts go to the next release, back, and forward again, one at a time, while customers work', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-compat-'))
+  const database = await Database.create(inject('databaseUrl'))
+  const { operatorKey, apiKey } = await keysOf(database.url)
+  const fleet = new Fleet({ folder, databaseUrl: database.url, operatorKey })
+  onTestFinished(async () => {
+    await fleet.stop()
+    await database.drop()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  const { here, next } = await buildReleases(join(folder, 'releases'))
+  for (let at = 0; at < 2; at++) await fleet.addReplica(here)
+  for (let at = 0; at < 2; at++) await fleet.addHost(here)
+
+  const load = new Load(fleet.urls, apiKey)
+  for (let at = 0; at < customers; at++) await load.add()
+  const goesOn = async () => {
+    const before = load.rounds
+    await waitFor('each customer to go on', () => load.rounds.every((rounds, at) => rounds > before[at]!))
+  }
+  await goesOn()
+  await fleet.changeReplicas(next, goesOn)
+  await fleet.changeReplicas(here, goesOn)
+  await fleet.changeHost(next, goesOn)
+  await fleet.changeReplicas(next, goesOn)
+  await fleet.changeHost(here, goesOn)
+  await load.stop()
+
+  for (const customer of load.customers) {
+    const every = Array.from({ length: customer.rounds }, (_, at) => at + 1).join('\n')
+    expect(await load.recall(customer)).toEqual({ disk: every, memory: every })
+  }
+  // The next release was really there: its migrations, and what its control plane writes.
+  const [row] = await database.rows(
+    `select (select count(*)::int from migrations where name like '9%-next%') as migrations, serves_from::text as "servesFrom",
+       (select count(*)::int from replicas where motto is not null) as replicas from leadership`,
+  )
+  expect(row).toEqual({ migrations: 2, servesFrom: `{${release.version.replaceAll('.', ',')}}`, replicas: 2 })
+  // Only what a client is told to send again was refused.
+  expect([...load.refused.keys()].filter((code) => !expected.includes(code))).toEqual([])
+})
+
+const expected = [
+  ...['ConnectionError', 'not_leader', 'stopping', 'database_unavailable'],
+  ...['host_unreachable', 'exec_interrupted', 'guest_unavailable'],
+]
+
+async function keysOf(databaseUrl: string) {
+  const log = createLog({ name: 'compat', level: 'silent' })
+  const pool = openPool(databaseUrl, 1, () => undefined)
+  const principals = new Principals(pool, log)
+  const { id } = await principals.createOrg('compat')
+  const keys = {
+    operatorKey: await principals.createOperatorKey('compat'),
+    apiKey: (await principals.createKey(id, 'compat')).api_key,
+  }
+  await pool.end()
+  return keys
+}
