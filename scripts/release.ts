@@ -1,15 +1,19 @@
 // `npm run release -- --out <folder>`: makes what a version of Dormouse is installed from, with the same bytes each time.
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { packDebian } from './release/debian.ts'
 import { packNpm } from './release/npm.ts'
 
 const help = `npm run release -- --out <folder>    the packages of this version, with their parts lists and SHA256SUMS
 npm run release -- --out <folder> --json    the table as one line of JSON
 
   client, dormouse and mcp as .tgz, for npm i and npx
+  dormouse-control-plane, dormouse-agent and dormouse as .deb, for Debian 12 and 13
   a .cdx.json for each: its parts, in the format of CycloneDX
   SHA256SUMS`
 
@@ -17,12 +21,17 @@ const { values } = parseArgs({
   options: { out: { type: 'string' }, json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
 })
 
+const root = fileURLToPath(new URL('../', import.meta.url))
+const version: string = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
+const say = (words: string): void => console.error(words)
+
 async function release(out: string, isJson: boolean): Promise<void> {
   mkdirSync(out, { recursive: true })
   // A folder with half of a release has none of its files.
   const made = mkdtempSync(join(tmpdir(), 'dormouse-release-'))
   try {
-    await packNpm(made, (words) => console.error(words))
+    await packNpm(made, say)
+    await packDebian(made, { npm: made, version, epoch: epochOf(), say })
     const names = readdirSync(made).sort()
     const sums = names.map((name) => `${sha256(join(made, name))}  ${name}\n`).join('')
     writeFileSync(join(made, 'SHA256SUMS'), sums)
@@ -32,6 +41,13 @@ async function release(out: string, isJson: boolean): Promise<void> {
   } finally {
     rmSync(made, { recursive: true, force: true })
   }
+}
+
+/** The time of everything that is packed: `SOURCE_DATE_EPOCH`, or that of the commit. */
+function epochOf(): number {
+  const given = process.env.SOURCE_DATE_EPOCH
+  if (given) return Number(given)
+  return Number(execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' }))
 }
 
 /** The folders may be on different file systems. */

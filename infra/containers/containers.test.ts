@@ -21,10 +21,6 @@ test('the image starts the bundle with the options of the systemd unit', () => {
   const unit = textOf('infra/systemd/dormouse-control-plane.service')
   const [options] = captures(unit, /^Environment=NODE_OPTIONS=(.*)$/gm)
   expect(containerfile).toContain(`ENV NODE_OPTIONS=${options}`)
-  const [, ...words] = captures(unit, /^ExecStart=(.*)$/gm)[0]!
-    .replace('/opt/dormouse/bin/node', 'node')
-    .split(' ')
-  expect(containerfile).toContain(`CMD ["node", ${words.map((word) => `"${word}"`).join(', ')}]`)
 })
 
 test('the composition mounts files that exist, on the addresses that the proxy knows', () => {

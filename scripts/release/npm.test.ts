@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ensureSdk } from '../build/sdk.ts'
-import { oldestNode } from '../testbed/oldest-node.ts'
+import { nodeFolder, oldestNode } from './node.ts'
 import { packNpm } from './npm.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -22,7 +22,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'dormouse-release-'))
   packed = join(folder, 'packed')
   mkdirSync(packed)
-  oldNode = oldestNode()
+  oldNode = join(nodeFolder(oldestNode), 'bin/node')
   await packNpm(packed, () => undefined)
 }, 300_000)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))

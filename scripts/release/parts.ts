@@ -1,8 +1,8 @@
 // The parts list of a package, in the format of CycloneDX.
 import { execFileSync } from 'node:child_process'
 
-/** Without what differs each time: when it was made, and a random number. */
-export function partsOf(root: string, workspace: string): string {
+/** Without what differs each time: when it was made, and a random number. `more` are parts that npm does not know. */
+export function partsOf(root: string, workspace: string, ...more: { name: string; version: string }[]): string {
   const words = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--omit', 'dev', '--workspace', workspace]
   const list = JSON.parse(
     execFileSync('npm', words, {
@@ -14,5 +14,6 @@ export function partsOf(root: string, workspace: string): string {
   )
   delete list.serialNumber
   delete list.metadata.timestamp
+  list.components.push(...more.map((part) => ({ type: 'application', ...part })))
   return `${JSON.stringify(list, null, 2)}\n`
 }

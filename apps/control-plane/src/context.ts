@@ -39,16 +39,17 @@ export interface ControlPlane extends Modules, Pick<ClientLimits, 'connections' 
 
 /**
  * Starts a control plane. It contends for leadership once it listens. While the database is unavailable it waits, and serves
- * health checks; `signal` ends the wait.
+ * health checks; `signal` ends the wait, and `hasToWait` is called when it begins.
  */
 export async function startControlPlane(
   config: Config,
   log: Log,
   failpoints: Failpoints,
   signal?: AbortSignal,
+  hasToWait?: () => void,
 ): Promise<ControlPlane> {
   const logOf = (module: string) => log.child({ module })
-  const { pool, installationId, port } = await openDatabase(config, logOf, signal)
+  const { pool, installationId, port } = await openDatabase(config, logOf, signal, hasToWait)
   const limits = clientLimits(config, logOf('http'))
   const tracing = await openTracing({
     url: config.otlpUrl,
@@ -91,7 +92,12 @@ interface Database {
   port: number
 }
 
-async function openDatabase(config: Config, logOf: (module: string) => Log, signal?: AbortSignal): Promise<Database> {
+async function openDatabase(
+  config: Config,
+  logOf: (module: string) => Log,
+  signal?: AbortSignal,
+  hasToWait?: () => void,
+): Promise<Database> {
   const log = logOf('db')
   requireFiles(config.databaseUrl)
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
@@ -107,6 +113,7 @@ async function openDatabase(config: Config, logOf: (module: string) => Log, sign
   }
   const waits = async () => {
     waiting = await openStartingServer({ ...config, log: logOf('http') }).catch(explainListen(config))
+    hasToWait?.()
   }
   try {
     const installation = await whenAvailable(open, { log, signal, waits })

@@ -51,7 +51,9 @@ async function serve(): Promise<void> {
       const config = configOf((sentence) => lifetime.log.warn(sentence))
       lifetime.log = createLog({ name: 'control-plane', level: config.logLevel })
       const failpoints = failpointsFrom(config.failpoints)
-      const controlPlane = await startControlPlane(config, lifetime.log, failpoints, lifetime.closing)
+      const controlPlane = await startControlPlane(config, lifetime.log, failpoints, lifetime.closing, () =>
+        lifetime.ready(),
+      )
       lifetime.onClose('control-plane', () => controlPlane.close())
     },
   })

@@ -1,4 +1,7 @@
 // Guarantee: a configuration is complete and frozen, or every wrong variable is reported at once.
+import { mkdirSync, mkdtempDisposableSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { ConfigError, describeConfig, readConfig, setting } from './config.ts'
@@ -35,6 +38,19 @@ test('contains its own variables and defaults, and nothing else', () => {
     databaseUrl: good.DATABASE_URL,
     tiers: { small: { vcpus: 1 } },
   })
+})
+
+test('a secret may be a file of systemd’s credentials; a variable counts first, and nothing but secrets is read there', () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-credentials-'))
+  writeFileSync(join(folder.path, 'DATABASE_URL'), `${good.DATABASE_URL}\n`)
+  writeFileSync(join(folder.path, 'PORT'), '9000\n')
+  const env = { CREDENTIALS_DIRECTORY: folder.path }
+  expect(readConfig(schema, env)).toMatchObject({ databaseUrl: good.DATABASE_URL, port: 8080 })
+  expect(readConfig(schema, { ...env, DATABASE_URL: 'postgres://other/d' }).databaseUrl).toBe('postgres://other/d')
+  rmSync(join(folder.path, 'DATABASE_URL'))
+  expect(problemsWith(env)).toEqual([expect.stringContaining('DATABASE_URL is not set')])
+  mkdirSync(join(folder.path, 'DATABASE_URL'))
+  expect(problemsWith(env)).toEqual([expect.stringMatching(/^DATABASE_URL is in .* cannot be read \(EISDIR\); run/)])
 })
 
 test('an empty variable counts as unset', () => {

@@ -1,5 +1,7 @@
 // Makes a frozen configuration from environment variables, and the rows of its documentation from the same schema. Knows no
 // variable, and does not read the environment: the caller passes it.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { z } from 'zod'
 
 export interface SettingFacts {
@@ -34,8 +36,12 @@ export function setting<S extends z.ZodType>(env: string, description: string, s
   return schema.meta({ env, description, secret })
 }
 
-/** The configuration from the variables, frozen. An empty variable counts as unset. Throws ConfigError. */
-export function readConfig<S extends z.ZodObject>(schema: S, env: Record<string, string | undefined>) {
+/**
+ * The configuration from the variables, frozen. An empty variable counts as unset. A secret may also be a file with the
+ * variable's name in the folder of systemd's credentials. Throws ConfigError.
+ */
+export function readConfig<S extends z.ZodObject>(schema: S, variables: Record<string, string | undefined>) {
+  const env = withCredentials(schema, variables)
   const values = Object.entries(schema.shape).map(([field, type]) => [
     field,
     env[factsOf(field, type).env] || undefined,
@@ -43,6 +49,27 @@ export function readConfig<S extends z.ZodObject>(schema: S, env: Record<string,
   const parsed = schema.safeParse(Object.fromEntries(values))
   if (!parsed.success) throw new ConfigError(parsed.error.issues.map((issue) => problemOf(schema, env, issue)))
   return freeze(parsed.data)
+}
+
+function withCredentials(schema: z.ZodObject, env: Record<string, string | undefined>) {
+  const folder = env.CREDENTIALS_DIRECTORY
+  if (!folder) return env
+  const names = describeConfig(schema)
+    .filter(({ name, secret }) => secret && !env[name])
+    .map(({ name }) => name)
+  return { ...env, ...Object.fromEntries(names.map((name) => [name, credentialIn(join(folder, name), name)])) }
+}
+
+function credentialIn(file: string, name: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new ConfigError([
+      `${name} is in ${file}, which cannot be read (${code}); run this as root, or correct the file`,
+    ])
+  }
 }
 
 /** One row per variable, in the order of the schema. */

@@ -1,6 +1,9 @@
 // Guarantee: a process ends in order, within its deadline, and with a true exit code.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempDisposableSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
 import { Lifetime } from './lifetime.ts'
@@ -15,7 +18,7 @@ function recordedLifetime() {
 }
 
 /** A real process that runs the given code as its start; collects what it logs and how it ends. */
-function running(start: string, deadlineMs = longMs) {
+function running(start: string, deadlineMs = longMs, env: Record<string, string> = {}) {
   const script = `
     import { ConfigError, runProcess, StartError } from '${import.meta.resolve('./index.ts')}'
     await runProcess({ name: 'test', deadlineMs: ${deadlineMs}, start: async (lifetime) => {
@@ -24,7 +27,10 @@ function running(start: string, deadlineMs = longMs) {
       ${start}
       lifetime.log.info('serving')
     } })`
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const lines: Record<string, unknown>[] = []
   const waiting = new Map<string, () => void>()
   createInterface({ input: child.stdout }).on('line', (line) => {
@@ -161,3 +167,32 @@ test.each([
     expect.objectContaining({ kind, err: expect.objectContaining({ message: 'nobody cared' }) }),
   )
 })
+
+test('systemd is told when the process serves, that it is alive, and when it ends', async () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-notify-'))
+  const socket = join(folder.path, 'notify')
+  // Node has no datagram sockets.
+  const receiver = spawn('perl', ['-MSocket', '-e', receive, socket])
+  const lines = createInterface({ input: receiver.stdout })[Symbol.asyncIterator]()
+  // systemd-notify also asks whether its message was read.
+  const next = async (): Promise<string> => {
+    const { value } = await lines.next()
+    return value === 'BARRIER=1' ? next() : String(value)
+  }
+  expect(await next()).toBe('bound')
+  const { child, ended } = running('lifetime.ready()', longMs, { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '300000' })
+  const told = [await next(), await next(), await next()]
+  expect(told).toEqual(['READY=1', 'WATCHDOG=1', 'WATCHDOG=1'])
+  child.kill('SIGTERM')
+  await ended
+  let last = await next()
+  while (last === 'WATCHDOG=1') last = await next()
+  expect(last).toBe('STOPPING=1')
+  receiver.kill()
+})
+
+const receive = `
+socket(S, AF_UNIX, SOCK_DGRAM, 0) && bind(S, sockaddr_un($ARGV[0])) || die $!;
+$| = 1;
+print "bound\\n";
+while (defined recv(S, $m, 4096, 0)) { print "$m\\n" }`

@@ -1,6 +1,7 @@
 // Starts a process, waits for its end, and closes its parts within a deadline. Does not know the parts.
 import { ConfigError } from './config.ts'
 import { createLog, type Log } from './log.ts'
+import { keepWatchdogFed, tellServiceManager } from './service-manager.ts'
 import { whyNotStarted } from './start-failures.ts'
 
 export interface ProcessOptions {
@@ -24,6 +25,7 @@ export class Lifetime {
   readonly #closers: Closer[] = []
   readonly #closing = new AbortController()
   readonly #ended = Promise.withResolvers<string>()
+  #isReady = false
 
   constructor(log: Log) {
     this.log = log
@@ -44,8 +46,17 @@ export class Lifetime {
     this.#closers.push({ name, close })
   }
 
+  /** Tells systemd that the process serves. A process that waits for another, such as a database, serves meanwhile. */
+  ready(): void {
+    if (this.#isReady) return
+    this.#isReady = true
+    tellServiceManager('READY=1')
+    keepWatchdogFed()
+  }
+
   /** Requests the end of the process. Only the first reason counts. */
   end(reason: string): void {
+    tellServiceManager('STOPPING=1')
     this.#closing.abort(new Error(`the process is ending: ${reason}`))
     this.#ended.resolve(reason)
   }
@@ -103,6 +114,7 @@ export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOp
 async function begin(lifetime: Lifetime, start: ProcessOptions['start']): Promise<boolean> {
   try {
     await start(lifetime)
+    lifetime.ready()
     return true
   } catch (err) {
     if (lifetime.closing.aborted) return true
