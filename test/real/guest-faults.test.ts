@@ -82,7 +82,11 @@ describe('in a guest', () => {
       clearInterval(slowly)
       return ((await json(response)) as { code: string }).code
     })
-    return { ended, under: waitFor(async () => (await halfFiles(of)) !== '', 10_000) }
+    const early = ended.then((code) =>
+      Promise.reject(new Error(`the upload ended with ${code}, before its file was seen`)),
+    )
+    const isSeen = waitFor('the half file', async () => (await halfFiles(of)) !== '', 10_000)
+    return { ended, under: Promise.race([isSeen, early]) }
   }
 
   function download(of: GuestStage) {

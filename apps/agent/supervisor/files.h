@@ -5,17 +5,6 @@ enum { SIG_ALARM = 14, SIG_FILE_SIZE = 25, OPEN_FILES = 7, HERE = -100, NO_FOLLO
 
 static u8 piece[PIECE_BYTES];
 
-/** A file that becomes too large is a failure like any other, and no end of this process. */
-static void expect_failures(void) {
-  u64 ignore[4] = {1, 0, 0, 0};
-  sys_sigaction(SIG_FILE_SIZE, ignore);
-}
-
-/** Below zero if the first text comes before the other. `begins` stops at the end of the first one. */
-static int compare(const char *a, const char *b, int begins) {
-  while (*a && *a == *b) a++, b++;
-  return begins && !*a ? 0 : (u8)*a - (u8)*b;
-}
 /** Two paths as one, behind the first of them; false if that is too long. */
 static int join(char *path, u64 at, const char *more) {
   u64 n = length(more);
@@ -29,12 +18,9 @@ static int is_folder(const char *path) {
   return sys_stat_followed(path, &s) == 0 && (s.mode & S_IFMT) == S_IFDIR;
 }
 static u64 write_all(int fd, const void *from, u64 n) {
-  for (u64 done = 0; done < n;) {
-    i64 wrote = sys_write(fd, (const u8 *)from + done, n - done);
-    if (wrote == -EINTR) continue;
-    if (wrote <= 0 && fd == 1) leave(1);
-    done += (u64)must(wrote ? wrote : -EIO);
-  }
+  i64 failed = write_whole(fd, from, n);
+  if (failed && fd == 1) leave(1);
+  must(failed);
   return n;
 }
 /** All of it; false if the input ends before. */

@@ -8,8 +8,6 @@ struct index { char boot[40]; u64 used; struct slot slots[SLOTS]; };
 
 /** NULL if there is none: then every record is opened. */
 static struct index *ends;
-/** The slots of records that the present survey has seen. */
-static u8 seen[SLOTS];
 
 static void open_index(void) {
   int fd = ends ? -1 : (int)sys_open("index", O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
@@ -38,9 +36,7 @@ static struct slot *slot_of(const char *id) {
 /** The slot of a record that has ended. NULL if that is not known. */
 static struct slot *known_end(const char *id) {
   struct slot *slot = length(id) == 36 ? slot_of(id) : NULL;
-  if (!slot || !slot->id[0]) return NULL;
-  seen[slot - ends->slots] = 1;
-  return slot;
+  return slot && slot->id[0] ? slot : NULL;
 }
 static void note_end(const char *id, u64 bytes, u64 ended_at) {
   struct slot *slot = slot_of(id);
@@ -50,7 +46,6 @@ static void note_end(const char *id, u64 bytes, u64 ended_at) {
   slot->ended_at = ended_at;
   __sync_synchronize();
   memcpy(slot->id, id, 37);
-  seen[slot - ends->slots] = 1;
   ends->used++;
 }
 /** The slot stays taken, and matches no id. */
@@ -58,14 +53,7 @@ static void forget_end(const char *id) {
   struct slot *slot = slot_of(id);
   if (slot && slot->id[0]) slot->id[0] = '-';
 }
-/** After a survey: drops what it has not seen, if that takes much. */
+/** After a survey: empties it if it is nearly full. The next survey opens each record once more. */
 static void tidy_index(void) {
-  static struct slot before[SLOTS];
-  static u8 stays[SLOTS];
-  if (!ends || ends->used < MOST_USED) return;
-  memcpy(before, ends->slots, sizeof before);
-  memcpy(stays, seen, sizeof stays);
-  memset(&ends->used, 0, sizeof *ends - sizeof ends->boot);
-  for (int i = 0; i < SLOTS; i++)
-    if (stays[i]) note_end(before[i].id, before[i].bytes, before[i].ended_at);
+  if (ends && ends->used >= MOST_USED) memset(&ends->used, 0, sizeof *ends - sizeof ends->boot);
 }

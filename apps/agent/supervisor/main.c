@@ -19,7 +19,14 @@ static u64 usual_mask;
 #include "stream.h"
 
 static u8 bytes[MOST_INPUT_BYTES];
-enum { MOST_READ = 720 * KiB };
+enum { MOST_READ = 720 * KiB, MOST_FOLLOWED = 30 * KiB, MUCH = 4 * KiB - 1, FOLLOW_MS = 4, READ_MS = 20, MOST_AT_ONCE = 256 };
+
+/** What the processes of `serve` tell each other: of each its request, and how far what it follows may go. */
+struct desk { volatile i64 pid; volatile u64 tag, upto; volatile u32 is_idle, is_stopped; };
+static struct desk *desks, *desk;
+static i64 server;
+/** The record of the present operation. */
+static struct record target = {.fd = -1};
 
 /** The folder in which commands begin, and the variables that they get. */
 static int home;
@@ -136,6 +143,9 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
     for (int i = 0; i < 3; i++) close_one(&ends[i]);
     if (j->r.head->timeout_secs) j->deadline_ms = milliseconds() + j->r.head->timeout_secs * 1000;
     give_input(j);
+    // It leaves the processor to the command until there is more to copy.
+    u32 priority = 0;
+    sys_schedule(0, SCHED_BATCH, &priority);
     supervise(j);
   }
   // This process may wait for the command's end, so it holds none of its ends.
@@ -180,37 +190,107 @@ static const char *reason_of(int error) {
   return error == -ELIBACC ? "absent" : "start";
 }
 
-/** Its status; if it has ended, then for each stream `data 0 COUNT`, and the bytes of both. Waits at most this long for the end. */
-static void say_end(struct record *r, u64 wait_ms) {
-  u64 until = milliseconds() + wait_ms, n[3] = {0, 0, 0};
+static void ring_bell(struct record *r, struct bell rung) {
+  int bell = (int)sys_open(path_in(r->folder, "bell"), O_WRONLY | O_NONBLOCK, 0);
+  if (bell < 0) return;
+  sys_write(bell, &rung, sizeof rung);
+  sys_close(bell);
+}
+
+/** A reader asks for what begins at the offset. */
+static void note_read(struct record *r, int which, u64 offset) {
+  struct head *h = r->head;
+  struct stream *s = &h->streams[which];
+  s->read_at = (u32)seconds(1);
+  if (!(h->flags & WAITS_FOR_READER)) return;
+  u64 reached = offset < s->end ? offset : s->end;
+  if (reached > h->read_to[which]) h->read_to[which] = reached;
+  __sync_synchronize();
+  if (h->held[which]) ring_bell(r, (struct bell){.what = 'o'});
+}
+static int which_of(const char *name) {
+  return same(name, "err") ? ERR : OUT;
+}
+
+/** Copies at most so much from the offset on. Returns how much, and where it begins: what was overwritten meanwhile is dropped. */
+static u64 copy_kept(struct record *r, int which, u64 *from, u64 most) {
+  u64 start, end;
+  for (;;) {
+    range_of(r, which, &start, &end);
+    if (*from < start) *from = start;
+    u64 n = *from >= end ? 0 : end - *from < most ? end - *from : most;
+    n = n ? around(r->data[which], &r->head->streams[which], *from, bytes, n, 0) : 0;
+    __sync_synchronize();
+    range_of(r, which, &start, &end);
+    if (!n && *from > end) *from = end;
+    if (!n || start <= *from) return n;
+    if (start >= *from + n) continue;
+    u64 lost = start - *from;
+    for (u64 at = lost; at < n; at++) bytes[at - lost] = bytes[at];
+    *from = start;
+    return n - lost;
+  }
+}
+/** `data OFFSET COUNT`, and so many bytes. Returns the offset behind them. */
+static u64 say_data(struct record *r, int which, u64 from, u64 most) {
+  if (r->data[which] <= 0) r->data[which] = (int)sys_open(path_in(r->folder, files[which]), O_RDONLY, 0);
+  u64 n = copy_kept(r, which, &from, most);
+  say("data");
+  say_field(from);
+  say_field(n);
+  say("\n");
+  say_bytes(bytes, n);
+  return from + n;
+}
+/** Its status; if it has ended, then what is kept of both streams. Waits at most this long for the end. */
+static void say_end(struct record *r, u64 wait_ms, u64 kills) {
+  u64 until = milliseconds() + wait_ms;
+  if (kills) ring_bell(r, (struct bell){.what = 'k'});
   // Its input changes rarely, and at the end.
   struct stream *s = &r->head->streams[IN];
   for (;;) {
     u32 seen = s->changes;
     __sync_synchronize();
-    u64 now = milliseconds();
-    // A supervisor that dies wakes no reader.
-    if (now >= until || state_of(r) != RUNNING) break;
-    await_change(s, seen, until - now < 1000 ? until - now : 1000);
+    if (state_of(r) != RUNNING || !await_until(s, seen, until)) break;
   }
   say_status(r);
   if (state_of(r) == RUNNING) return;
   for (int i = OUT; i <= ERR; i++) {
     s = &r->head->streams[i];
-    n[i] = s->end < kept_of(s) ? s->end : kept_of(s);
-    say("data 0");
-    say_field(n[i]);
-    say("\n");
+    u64 n = s->end < kept_of(s) ? s->end : kept_of(s);
+    // What cannot be read is not left out.
+    if (say_data(r, i, 0, n) < n) leave(1);
   }
-  for (int i = OUT; i <= ERR; i++) {
-    int fd = (int)sys_open(path_in(r->folder, files[i]), O_RDONLY, 0);
-    for (u64 at = 0, part; at < n[i]; at += part) {
-      part = n[i] - at < sizeof bytes ? n[i] - at : sizeof bytes;
-      // What cannot be read is not left out: the answer has the length that it began with.
-      if (around(fd, &r->head->streams[i], at, bytes, part, 0) < part) leave(1);
-      say_bytes(bytes, part);
+}
+/**
+ * read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT`, then the bytes.
+ * follow ID STREAM OFFSET UPTO: the same again and again, in one piece each, until nothing more comes. What is behind UPTO waits for `more`.
+ */
+static void read_output(struct record *r, char **args, int follows) {
+  int which = which_of(args[1]);
+  struct stream *s = &r->head->streams[which];
+  u64 offset = number(args[2]), most = number(args[3]), upto = ~0ul, until = ~0ul;
+  if (follows) upto = most, most = MOST_FOLLOWED;
+  else until = milliseconds() + number(args[4]);
+  if (most > MOST_READ) most = MOST_READ;
+  note_read(r, which, offset);
+  for (;;) {
+    u64 start, end;
+    enum state state;
+    for (;;) {
+      u32 seen = s->changes;
+      __sync_synchronize();
+      state = state_of(r);
+      range_of(r, which, &start, &end);
+      if (follows && desk && (desk->is_stopped || sys_getppid() != server)) return;
+      if (desk && desk->upto > upto) upto = desk->upto;
+      if ((offset < end && offset < upto) || (state != RUNNING && offset >= end) || !await_until(s, seen, until)) break;
     }
-    sys_close(fd);
+    // Of a stream that flows, few large pieces cost less than many small ones.
+    if (state == RUNNING && end > offset + MUCH && end < offset + most) sys_poll(NULL, 0, follows ? FOLLOW_MS : READ_MS);
+    say_status(r);
+    offset = say_data(r, which, offset, follows && upto - offset < most ? upto - offset : most);
+    if (!follows || (state != RUNNING && offset >= end) || !flush()) return;
   }
 }
 
@@ -263,71 +343,8 @@ static void start(char **args, u64 n) {
     // The supervisor alone holds the lock on the head: this look is through another opening of the file.
     if (!open_record(&earlier, args[0])) fail("unknown");
   }
-  if (flags & IS_SHORT) say_end(&earlier, number(args[6]));
+  if (flags & IS_SHORT) say_end(&earlier, number(args[6]), 0);
   else say_status(&earlier);
-}
-
-static void ring_bell(struct record *r, struct bell rung) {
-  int bell = (int)sys_open(path_in(r->folder, "bell"), O_WRONLY | O_NONBLOCK, 0);
-  if (bell < 0) return;
-  sys_write(bell, &rung, sizeof rung);
-  sys_close(bell);
-}
-
-/** A reader asks for what begins at the offset. */
-static void note_read(struct record *r, int which, u64 offset) {
-  struct head *h = r->head;
-  struct stream *s = &h->streams[which];
-  s->read_at = (u32)seconds(1);
-  if (!(h->flags & WAITS_FOR_READER)) return;
-  u64 reached = offset < s->end ? offset : s->end;
-  if (reached > h->read_to[which]) h->read_to[which] = reached;
-  __sync_synchronize();
-  if (h->held[which]) ring_bell(r, (struct bell){.what = 'o'});
-}
-
-/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT`, then the bytes. */
-static void read_output(struct record *r, char **args) {
-  int which = same(args[1], "err") ? ERR : OUT;
-  struct stream *s = &r->head->streams[which];
-  u64 offset = number(args[2]), most = number(args[3]), until = milliseconds() + number(args[4]);
-  if (most > MOST_READ) most = MOST_READ;
-  u64 start, end, n, from;
-  note_read(r, which, offset);
-  for (;;) {
-    u32 seen = s->changes;
-    __sync_synchronize();
-    enum state state = state_of(r);
-    range_of(r, which, &start, &end);
-    u64 now = milliseconds();
-    if (offset < end || state != RUNNING || now >= until) break;
-    // A supervisor that dies wakes no reader.
-    await_change(s, seen, until - now < 1000 ? until - now : 1000);
-  }
-  int fd = (int)sys_open(path_in(r->folder, files[which]), O_RDONLY, 0);
-  for (;;) {
-    range_of(r, which, &start, &end);
-    from = offset < start ? start : offset;
-    n = from >= end ? 0 : end - from < most ? end - from : most;
-    n = n ? around(fd, s, from, bytes, n, 0) : 0;
-    __sync_synchronize();
-    range_of(r, which, &start, &end);
-    if (!n || start <= from) break;
-    // What was overwritten during the copy is dropped; what is behind it was not.
-    if (start < from + n) {
-      u64 lost = start - from;
-      n -= lost;
-      for (u64 at = 0; at < n; at++) bytes[at] = bytes[at + lost];
-      from = start;
-      break;
-    }
-  }
-  say_status(r);
-  say("data");
-  say_field(from < end || n ? from : end);
-  say_field(n);
-  say("\n");
-  say_bytes(bytes, n);
 }
 
 /** write ID OFFSET ENDS WAIT_MS, and the bytes as its input: `end OFFSET`, or why not. */
@@ -336,7 +353,7 @@ static void write_input(struct record *r, char **args) {
   u64 offset = number(args[1]), until = milliseconds() + number(args[3]);
   u64 n = read_given(bytes, sizeof bytes), done = 0;
   if (!(r->head->flags & HAS_INPUT)) fail("input");
-  int fd = (int)sys_open(path_in(r->folder, "in"), O_RDWR, 0);
+  int fd = r->data[IN] = (int)sys_open(path_in(r->folder, "in"), O_RDWR, 0);
   while (sys_flock(fd, LOCK_EX) == -EINTR);
   if (offset > s->end) {
     say("gap");
@@ -359,9 +376,7 @@ static void write_input(struct record *r, char **args) {
       ring_bell(r, (struct bell){.what = 'i'});
       continue;
     }
-    u64 now = milliseconds();
-    if (now >= until) break;
-    await_change(s, seen, until - now < 1000 ? until - now : 1000);
+    if (!await_until(s, seen, until)) break;
   }
   if (done == n && number(args[2])) {
     __sync_fetch_and_or(&s->flags, INPUT_ENDS);
@@ -408,31 +423,42 @@ static void start_watch(char **args) {
   start(words, 13);
 }
 
+/** more ID STREAM OFFSET TAG UPTO: what follows with this tag may go on, or ends if that is zero. A reader has what is before OFFSET. */
+static void let_follow(u64 of, u64 upto) {
+  for (int i = 0; desks && i < MOST_AT_ONCE; i++)
+    if (desks[i].tag == of) desks[i].is_stopped = !upto, desks[i].upto = upto;
+}
+
+/** An operation on one record, which leaves nothing behind but the record. False if there is none of that name. */
+static int perform_on(struct record *r, const char *operation, u64 n, char **args) {
+  if (same(operation, "read") && n == 5) return read_output(r, args, 0), 1;
+  if (same(operation, "follow") && n == 4) return read_output(r, args, 1), 1;
+  if (same(operation, "write") && n == 4) return write_input(r, args), 1;
+  if (same(operation, "remove") && n == 2) return remove_one(r, args), 1;
+  if (same(operation, "end") && n == 3) return say_end(r, number(args[1]), number(args[2])), 1;
+  if (same(operation, "resize") && n == 3) ring_bell(r, (struct bell){'r', 0, (u16)number(args[1]), (u16)number(args[2]), 0});
+  else if (same(operation, "signal") && n == 2) ring_bell(r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
+  else if (same(operation, "more") && n == 5) {
+    note_read(r, which_of(args[1]), number(args[2]));
+    changed(&r->head->streams[which_of(args[1])]);
+  } else if (!same(operation, "get")) return 0;
+  say_status(r);
+  return 1;
+}
 /** Whether the words are an operation of this program. The last of them is followed by NULL. */
 static int perform(char *operation, u64 n, char **args) {
-  struct record r;
   if (change_entry(operation, n, args) || change_upload(operation, n, args)) return 1;
   if (same(operation, "start") && n >= 9) start(args, n);
   else if (same(operation, "watch.start") && n == 3) start_watch(args);
   else if (same(operation, "list")) list(n == 1 && same(args[0], "running"));
   else if (n == 0) return 0;
-  else if (!open_record(&r, args[0])) fail("unknown");
-  else if (same(operation, "get")) say_status(&r);
-  else if (same(operation, "end") && n == 3) {
-    if (number(args[2])) ring_bell(&r, (struct bell){.what = 'k'});
-    say_end(&r, number(args[1]));
+  else {
+    if (same(operation, "more") && n == 5) let_follow(number(args[3]), number(args[4]));
+    if (!open_record(&target, args[0])) fail("unknown");
+    if (same(operation, "watch") && n == 3) watch(&target, args);
+    may_resume = desk != NULL;
+    return perform_on(&target, operation, n, args);
   }
-  else if (same(operation, "read") && n == 5) read_output(&r, args);
-  else if (same(operation, "write") && n == 4) write_input(&r, args);
-  else if (same(operation, "resize") && n == 3) {
-    ring_bell(&r, (struct bell){.what = 'r', .columns = (u16)number(args[1]), .rows = (u16)number(args[2])});
-    say_status(&r);
-  } else if (same(operation, "signal") && n == 2) {
-    if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
-    say_status(&r);
-  } else if (same(operation, "remove") && n == 2) remove_one(&r, args);
-  else if (same(operation, "watch") && n == 3) watch(&r, args);
-  else return 0;
   return 1;
 }
 /** Goes to the folder of records, and makes it if it is missing. */
@@ -452,8 +478,7 @@ EXPORTED void begin(u64 *stack) {
   sys_madvise(variables_at, (u64)_end - variables_at, NO_HUGE_PAGES);
   char **argv = (char **)(stack + 1);
   variables = argv + argc + 1;
-  u64 ignore[4] = {1, 0, 0, 0};
-  sys_sigaction(SIG_PIPE, ignore);
+  on_signal(SIG_PIPE, IGNORED);
   if (argc >= 3 && same(argv[1], "port")) serve_port(argv[2], argc > 3 ? argv[3] : NULL, variables);
   usual_mask = (u64)sys_umask(0077);
   if (argc >= 4 && same(argv[1], "stream")) stream(argv[2], argv[3], argc - 4, argv + 4);

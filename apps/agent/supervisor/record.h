@@ -98,8 +98,12 @@ static int open_record(struct record *r, const char *id) {
   return map_head(r);
 }
 static void close_record(struct record *r) {
-  call(11, r->head, 4096, 0, 0);
+  if (r->head) call(11, r->head, 4096, 0, 0);
   sys_close(r->fd);
+  for (int i = 0; i < 3; i++)
+    if (r->data[i] > 0) sys_close(r->data[i]);
+  memset(r, 0, sizeof *r);
+  r->fd = -1;
 }
 
 static int is_locked(struct record *r) {

@@ -21,6 +21,13 @@ static void await_change(struct stream *s, u32 seen, u64 ms) {
   sys_futex(&s->changes, FUTEX_WAIT, seen, &most);
   __sync_fetch_and_sub(&s->waiting, 1);
 }
+/** The same until that time; false once it has come. A supervisor that dies wakes nobody, so it returns each second. */
+static int await_until(struct stream *s, u32 seen, u64 until) {
+  u64 now = milliseconds();
+  if (now >= until) return 0;
+  await_change(s, seen, until - now < 1000 ? until - now : 1000);
+  return 1;
+}
 
 /** Reads or writes at an offset, around the ring's end. The number of bytes, which is short only after an error. */
 static u64 around(int fd, struct stream *s, u64 offset, u8 *bytes, u64 n, int writes) {

@@ -2,43 +2,58 @@
 // wait. A request is a line `TAG SECONDS WORDS INPUT`: the operation is ended after so many seconds; then come so many bytes of
 // words, with a NUL behind each, and of input. Its answer comes in pieces, each behind a line `TAG BYTES`; one without bytes is the
 // end, and `TAG -` says that the operation did not end by itself.
-enum { MOST_WORD_BYTES = 2300 * KiB, MOST_HEAD_BYTES = 80, MOST_AT_ONCE = 256, NO_WAIT = 1 };
+//
+// A fork is the most expensive part of a short operation. So a process that has only looked at one record takes the next request, and
+// a few are forked while nothing is asked.
+enum { MOST_WORD_BYTES = 2300 * KiB, MOST_HEAD_BYTES = 80, NO_WAIT = 1, SPARE = 2, SPARE_MS = 20 };
 
 static char request[MOST_HEAD_BYTES + MOST_WORD_BYTES + MOST_INPUT_BYTES];
 static u64 request_bytes;
-static struct { i64 pid; u64 tag; } operations[MOST_AT_ONCE];
-static int ended_fd;
+/** The present one: what its line says, and where its words begin and its input ends. */
+static struct { u64 tag, secs, word_bytes, input_bytes, at, end; } present;
+/** Where each process gets its next request from. */
+static int to_worker[MOST_AT_ONCE];
+static int ended_fd = -1, place_fd;
+static const char *memory_place;
 
 static void say_died(u64 of) {
-  char line[32], *end = line + sizeof line, *from = end - 3;
-  memcpy(from, " -\n", 3);
-  from = digits_before(from, of);
-  lock_output(F_WRLCK);
-  while (sys_write(1, from, (u64)(end - from)) == -EINTR);
-  lock_output(F_UNLCK);
+  say_number(of);
+  say(" -\n");
+  flush();
 }
-/** Notes which operations have ended, and tells of those that died. Returns how many run. */
-static int reap_operations(void) {
+/** Notes which processes have ended, and tells of the operations that died. */
+static void reap_workers(void) {
   u8 ignored[128];
   u32 status;
-  int running = 0;
   while (sys_read(ended_fd, ignored, sizeof ignored) > 0);
   for (i64 pid; (pid = sys_wait4(-1, &status, NO_WAIT)) > 0;)
     for (int i = 0; i < MOST_AT_ONCE; i++)
-      if (operations[i].pid == pid) {
-        operations[i].pid = 0;
-        if (status) say_died(operations[i].tag);
+      if (desks[i].pid == pid) {
+        desks[i].pid = 0;
+        sys_close(to_worker[i]);
+        if (status && desks[i].tag) say_died(desks[i].tag);
       }
-  for (int i = 0; i < MOST_AT_ONCE; i++) running += operations[i].pid != 0;
-  return running;
 }
+/** One that waits for a request, or -1; how many do. */
+static int idle_worker(int *count) {
+  int found = -1;
+  *count = 0;
+  for (int i = 0; i < MOST_AT_ONCE; i++)
+    if (desks[i].pid && desks[i].is_idle) *count += 1, found = i;
+  return found;
+}
+
+static int fork_worker(void);
 
 /** Until this many bytes have come; ends the process if the agent has left. */
 static void await_bytes(u64 n) {
   while (request_bytes < n) {
+    int idle;
     struct pollfd polled[2] = {{0, POLLIN, 0}, {ended_fd, POLLIN, 0}};
-    sys_poll(polled, 2, -1);
-    if (polled[1].revents) reap_operations();
+    idle_worker(&idle);
+    int is_short = ended_fd >= 0 && idle < SPARE && !request_bytes;
+    if (sys_poll(polled, 2, is_short ? SPARE_MS : -1) == 0 && is_short) fork_worker();
+    if (polled[1].revents) reap_workers();
     if (!polled[0].revents) continue;
     i64 got = sys_read(0, request + request_bytes, sizeof request - request_bytes);
     if (got == -EINTR) continue;
@@ -46,19 +61,30 @@ static void await_bytes(u64 n) {
     request_bytes += (u64)got;
   }
 }
-
 static u64 next_field(u64 *at) {
   u64 n = number(request + *at);
   while (request[*at] >= '0' && request[*at] <= '9') (*at)++;
   (*at)++;
   return n;
 }
-
-__attribute__((noreturn)) static void perform_request(u64 at, u64 word_bytes, u64 input_bytes, const char *memory) {
+static void await_request(void) {
+  u64 line = 0, at = 0;
+  for (;; line++) {
+    if (line == MOST_HEAD_BYTES) leave(1);
+    await_bytes(line + 1);
+    if (request[line] == '\n') break;
+  }
+  present.tag = next_field(&at), present.secs = next_field(&at), present.word_bytes = next_field(&at), present.input_bytes = next_field(&at);
+  if (!present.tag || at != line + 1 || present.word_bytes > MOST_WORD_BYTES || present.input_bytes > MOST_INPUT_BYTES) leave(1);
+  present.at = at;
+  present.end = at + present.word_bytes + present.input_bytes;
+  await_bytes(present.end);
+}
+__attribute__((noreturn, noinline)) static void perform_request(void) {
   static char *words[MOST_WORDS + 1];
-  u64 n = 0, end = at + word_bytes;
+  u64 n = 0, at = present.at, end = at + present.word_bytes;
   given = request + end;
-  given_bytes = input_bytes;
+  given_bytes = present.input_bytes;
   while (at < end) {
     if (n == MOST_WORDS) fail("size");
     words[n++] = request + at;
@@ -66,48 +92,81 @@ __attribute__((noreturn)) static void perform_request(u64 at, u64 word_bytes, u6
     if (at++ == end) fail("usage");
   }
   if (at != end || n < 2) fail("usage");
-  enter(same(words[0], "commands") ? memory : words[0]);
+  words[n] = NULL;
+  sys_fchdir(place_fd);
+  enter(same(words[0], "commands") ? memory_place : words[0]);
   if (!perform(words[1], n - 2, words + 2)) fail("usage");
   leave(0);
+}
+/** Performs the requests that it is handed, until one leaves something behind. */
+__attribute__((noreturn, noinline)) static void work(void) {
+  for (;;) {
+    await_request();
+    tag = present.tag;
+    sys_alarm(present.secs);
+    if (!__builtin_setjmp(resume)) perform_request();
+    sys_alarm(0);
+    close_record(&target);
+    desk->tag = tag = may_resume = request_bytes = 0;
+    int idle;
+    idle_worker(&idle);
+    if (idle > SPARE) leave(0);
+    desk->is_idle = 1;
+  }
+}
+/** Starts a process that waits for a request, and returns its number; -1 if there can be no more. */
+static int fork_worker(void) {
+  int i = 0, ends[2];
+  while (i < MOST_AT_ONCE && desks[i].pid) i++;
+  if (i == MOST_AT_ONCE || sys_pipe(ends, O_CLOEXEC) < 0) return -1;
+  desks[i].tag = 0;
+  desks[i].is_idle = 1;
+  i64 pid = sys_fork();
+  if (pid == 0) {
+    for (int other = 0; other < MOST_AT_ONCE; other++)
+      if (desks[other].pid) sys_close(to_worker[other]);
+    sys_dup2(ends[0], 0);
+    sys_close(ends[0]);
+    sys_close(ends[1]);
+    sys_close(ended_fd);
+    ended_fd = -1;
+    request_bytes = 0;
+    desk = &desks[i];
+    work();
+  }
+  sys_close(ends[0]);
+  desks[i].pid = pid < 0 ? 0 : pid;
+  to_worker[i] = ends[1];
+  if (pid > 0) return i;
+  sys_close(ends[1]);
+  return -1;
+}
+/** Hands the request to a process that waits, or to a new one. */
+static void hand_over(void) {
+  int idle, i = idle_worker(&idle);
+  if (i < 0) i = fork_worker();
+  if (i < 0) return say_died(present.tag);
+  desks[i].tag = present.tag;
+  desks[i].upto = desks[i].is_stopped = desks[i].is_idle = 0;
+  // It reads all of it before it does anything else. If it has died, that is told with its end.
+  write_whole(to_worker[i], request, present.end);
 }
 
 /** What is kept beyond a boot is in folders of this place; short commands are in that of the memory. */
 __attribute__((noreturn)) static void serve(const char *place, const char *memory) {
   u64 child = 1ul << (SIG_CHLD - 1);
   if (sys_chdir(place) < 0) leave(1);
+  place_fd = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
+  memory_place = memory;
   sys_sigprocmask(0, &child);
   ended_fd = (int)sys_signalfd(&child);
   output_lock = (int)sys_memfd("output");
+  desks = (struct desk *)sys_share(sizeof *desks * MOST_AT_ONCE);
+  server = sys_getpid();
   for (;;) {
-    u64 line = 0, at = 0;
-    for (;; line++) {
-      if (line == MOST_HEAD_BYTES) leave(1);
-      await_bytes(line + 1);
-      if (request[line] == '\n') break;
-    }
-    u64 asked = next_field(&at), secs = next_field(&at), word_bytes = next_field(&at), input_bytes = next_field(&at);
-    if (!asked || at != line + 1 || word_bytes > MOST_WORD_BYTES || input_bytes > MOST_INPUT_BYTES) leave(1);
-    u64 all = at + word_bytes + input_bytes;
-    await_bytes(all);
-    while (reap_operations() == MOST_AT_ONCE) {
-      struct pollfd polled = {ended_fd, POLLIN, 0};
-      sys_poll(&polled, 1, -1);
-    }
-    i64 pid = sys_fork();
-    if (pid == 0) {
-      tag = asked;
-      sys_alarm(secs);
-      sys_close(ended_fd);
-      perform_request(at, word_bytes, input_bytes, memory);
-    }
-    for (int i = 0; pid > 0 && i < MOST_AT_ONCE; i++)
-      if (!operations[i].pid) {
-        operations[i].pid = pid;
-        operations[i].tag = asked;
-        break;
-      }
-    if (pid < 0) say_died(asked);
-    request_bytes -= all;
-    memcpy(request, request + all, request_bytes);
+    await_request();
+    hand_over();
+    request_bytes -= present.end;
+    memcpy(request, request + present.end, request_bytes);
   }
 }

@@ -2,20 +2,15 @@
 // rings, gives it its input, and records how it ended.
 enum { SIG_PIPE = 13, SIG_KILL = 9, SIG_CHLD = 17 };
 enum { TIOCSCTTY = 0x540e, TIOCSWINSZ = 0x5414, TIOCSPTLCK = 0x40045431, TIOCGPTN = (int)0x80045430 };
-enum { SYNC_MS = 5000, DRAIN_BYTES = 4 * MiB };
+enum { SCHED_BATCH = 3, SYNC_MS = 5000, DRAIN_BYTES = 4 * MiB };
 
 struct bell { u8 what, signal; u16 columns, rows, unused; };
 struct window { u16 rows, columns, x, y; };
 
 /** Leaves the cgroup of the service that the host's connection belongs to: its end would end the command. */
 static void leave_cgroup(void) {
-  static const char *const procs[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"};
-  for (int i = 0; i < 2; i++) {
-    int fd = (int)sys_open(procs[i], O_WRONLY, 0);
-    if (fd < 0) continue;
-    sys_write(fd, "0", 1);
-    sys_close(fd);
-  }
+  put("/sys/fs/cgroup/cgroup.procs", "0");
+  put("/sys/fs/cgroup/systemd/cgroup.procs", "0");
 }
 
 static u8 chunk[64 * KiB];
@@ -42,7 +37,8 @@ static int copy_output(struct job *j, int which) {
     if (!(j->r.head->flags & TTY)) close_one(&j->from[which]);
     return 0;
   }
-  append(&j->r, which, chunk, (u64)n);
+  // What is left in the background goes on. What it prints is dropped.
+  if (j->pid) append(&j->r, which, chunk, (u64)n);
   return 1;
 }
 
@@ -77,12 +73,8 @@ static void kill_group(struct job *j, int signal) {
 }
 /** Whether a process is of this session. Its name, which may hold anything, ends with the last parenthesis. */
 static int is_of_session(const char *pid, u64 session) {
-  static char path[64], text[512];
-  u64 n = length(pid);
-  memcpy(path, "/proc/", 6);
-  memcpy(path + 6, pid, n);
-  memcpy(path + 6 + n, "/stat", 6);
-  int fd = (int)sys_open(path, O_RDONLY, 0);
+  static char text[512];
+  int fd = (int)sys_open(path_in(path_in("/proc", pid), "stat"), O_RDONLY, 0);
   i64 got = sys_read(fd, text, sizeof text - 1);
   sys_close(fd);
   if (got <= 0) return 0;
@@ -151,35 +143,23 @@ static void reap(struct job *j) {
     if (pid == j->pid) record_end(j, status);
 }
 
-/** What still writes to the pipes goes on; what it writes is dropped. A terminal hangs up. */
-static void drain(struct job *j) {
-  if (j->r.head->flags & TTY) return;
-  while (j->from[OUT] >= 0 || j->from[ERR] >= 0) {
-    struct pollfd polled[2] = {{j->from[OUT], POLLIN, 0}, {j->from[ERR], POLLIN, 0}};
-    sys_poll(polled, 2, -1);
-    for (int i = OUT; i <= ERR; i++)
-      if (j->from[i] >= 0 && polled[i - 1].revents) {
-        i64 n = sys_read(j->from[i], chunk, sizeof chunk);
-        if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR)) close_one(&j->from[i]);
-      }
-  }
-}
-
 static void supervise(struct job *j) {
   u64 synced = milliseconds();
   int hung_up = 0;
-  while (j->pid > 0) {
+  // At the end of a command, its terminal hangs up, but whoever has its pipes may still write.
+  while (j->pid > 0 || (!(j->r.head->flags & TTY) && (j->from[OUT] >= 0 || j->from[ERR] >= 0))) {
     struct stream *in = &j->r.head->streams[IN];
     struct pollfd polled[5] = {
         {j->signals, POLLIN, 0},
         {j->bell, POLLIN, 0},
-        {hung_up || waits_for_reader(j->r.head, OUT) ? -1 : j->from[OUT], POLLIN, 0},
-        {waits_for_reader(j->r.head, ERR) ? -1 : j->from[ERR], POLLIN, 0},
+        {hung_up || (j->pid && waits_for_reader(j->r.head, OUT)) ? -1 : j->from[OUT], POLLIN, 0},
+        {j->pid && waits_for_reader(j->r.head, ERR) ? -1 : j->from[ERR], POLLIN, 0},
         {j->to >= 0 && in->start < in->end ? j->to : -1, POLLOUT, 0},
     };
     u64 now = milliseconds();
     u64 wait = SYNC_MS;
-    if (j->deadline_ms) wait = j->deadline_ms <= now ? 0 : j->deadline_ms - now < wait ? j->deadline_ms - now : wait;
+    if (!j->pid) wait = ~0ul;
+    else if (j->deadline_ms) wait = j->deadline_ms <= now ? 0 : j->deadline_ms - now < wait ? j->deadline_ms - now : wait;
     sys_poll(polled, 5, wait);
     if (polled[1].revents) answer_bell(j);
     if (polled[2].revents && !copy_output(j, OUT)) hung_up = 1;
@@ -198,7 +178,6 @@ static void supervise(struct job *j) {
       synced = now;
     }
   }
-  drain(j);
   leave(0);
 }
 
@@ -246,9 +225,8 @@ static void run_command(int folder, int terminal, const int *ends, int report, c
   if (terminal >= 0) sys_ioctl(terminal, TIOCSCTTY, 0);
   for (int i = 0; i < 3; i++) sys_dup2(terminal >= 0 ? terminal : ends[i], i);
   u64 none = 0;
-  u64 by_default[4] = {0, 0, 0, 0};
   sys_sigprocmask(2, &none);
-  for (int i = 1; i <= 64; i++) sys_sigaction(i, by_default);
+  for (int i = 1; i <= 64; i++) on_signal(i, BY_DEFAULT);
   sys_umask(0022);
   sys_fchdir(folder);
   int error = become(argv, envp);

@@ -20,7 +20,7 @@ static int count_in(struct survey *found, const char *id, u64 now, void (*each)(
     count_end(found, id, known->bytes, known->ended_at);
     return 1;
   }
-  struct record r;
+  struct record r = {0};
   if (!open_record(&r, id)) return 0;
   enum state state = state_of(&r);
   u64 ended = r.head->ended_at, bytes = 0;
@@ -45,7 +45,6 @@ static int count_in(struct survey *found, const char *id, u64 now, void (*each)(
 static void survey(struct survey *found, void (*each)(struct record *)) {
   struct listing l = {.fd = (int)sys_open(".", O_RDONLY | O_DIRECTORY, 0)};
   memset(found, 0, sizeof *found);
-  memset(seen, 0, sizeof seen);
   u64 now = seconds(0);
   for (struct dirent *entry; (entry = next_entry(&l));) {
     struct stat s;
@@ -57,7 +56,7 @@ static void survey(struct survey *found, void (*each)(struct record *)) {
 }
 /** Removes a record that has ended. A running one stays: the index had an earlier one with its id. */
 static void remove_ended(const char *id) {
-  struct record r;
+  struct record r = {0};
   int is_there = open_record(&r, id);
   if (is_there && state_of(&r) == RUNNING) forget_end(id);
   else remove_folder(id);

@@ -24,6 +24,8 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_fstat(fd, p) call(5, fd, p, 0, 0)
 #define sys_poll(p, n, ms) call(7, p, n, ms, 0)
 #define sys_mmap(fd, n) call6(9, 0, n, 3, 1, fd, 0)
+/** Memory that later forks share. */
+#define sys_share(n) call6(9, 0, n, 3, 0x21, -1, 0)
 #define sys_sigaction(s, p) call(13, s, p, 0, 8)
 #define sys_sigprocmask(how, set) call(14, how, set, 0, 8)
 #define sys_ioctl(fd, op, p) call(16, fd, op, p, 0)
@@ -37,6 +39,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_nanosleep(p) call(35, p, 0, 0, 0)
 #define sys_alarm(secs) call(37, secs, 0, 0, 0)
 #define sys_getpid() call(39, 0, 0, 0, 0)
+#define sys_getppid() call(110, 0, 0, 0, 0)
 #define sys_fork() call(57, 0, 0, 0, 0)
 #define sys_execve(path, argv, envp) call(59, path, argv, envp, 0)
 #define sys_exit(code) call(231, code, 0, 0, 0)
@@ -61,6 +64,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_umask(mode) call(95, mode, 0, 0, 0)
 #define sys_setsid() call(112, 0, 0, 0, 0)
 #define sys_mkfifo(path) call(133, path, 0010600, 0, 0)
+#define sys_schedule(pid, policy, p) call(144, pid, policy, p, 0)
 #define sys_setpriority(n) call(141, 0, 0, n, 0)
 #define sys_sync() call(162, 0, 0, 0, 0)
 #define sys_sethostname(p, n) call(170, p, n, 0, 0)
@@ -124,9 +128,13 @@ static u64 length(const char *text) {
   while (text[n]) n++;
   return n;
 }
-static int same(const char *a, const char *b) {
+/** Below zero if the first text comes before the other. `begins` stops at the end of the first one. */
+static int compare(const char *a, const char *b, int begins) {
   while (*a && *a == *b) a++, b++;
-  return *a == *b;
+  return begins && !*a ? 0 : (u8)*a - (u8)*b;
+}
+static int same(const char *a, const char *b) {
+  return !compare(a, b, 0);
 }
 /** Whether both begin with the same name, up to `=`. */
 static int same_name(const char *a, const char *b) {
@@ -147,6 +155,20 @@ static u64 milliseconds(void) {
   struct timespec now;
   sys_clock(1, &now);
   return (u64)now.secs * 1000 + (u64)now.ns / 1000000;
+}
+
+/** The end of this process, or nothing. */
+enum { BY_DEFAULT = 0, IGNORED = 1 };
+static void on_signal(int signal, u64 what) {
+  u64 action[4] = {what, 0, 0, 0};
+  sys_sigaction(signal, action);
+}
+/** Writes to a file of the kernel, if there is one. */
+static void put(const char *path, const char *text) {
+  i64 fd = sys_open(path, O_WRONLY, 0);
+  if (fd < 0) return;
+  sys_write(fd, text, length(text));
+  sys_close(fd);
 }
 
 struct listing { int fd; i64 bytes, at; char entries[2048] __attribute__((aligned(8))); };
@@ -187,6 +209,16 @@ static char *digits_before(char *end, u64 n) {
   while (n /= 10);
   return end;
 }
+/** Zero once all of it is written, or the error. */
+static i64 write_whole(int fd, const void *from, u64 n) {
+  for (u64 done = 0; done < n;) {
+    i64 wrote = sys_write(fd, (const u8 *)from + done, n - done);
+    if (wrote == -EINTR) continue;
+    if (wrote <= 0) return wrote ? wrote : -EIO;
+    done += (u64)wrote;
+  }
+  return 0;
+}
 /** False if not all of it could be written. */
 static int flush(void) {
   char *from = said, *end = said + said_bytes;
@@ -197,15 +229,10 @@ static int flush(void) {
     from = digits_before(from, tag);
   }
   lock_output(F_WRLCK);
-  while (from < end) {
-    i64 n = sys_write(answer_fd, from, (u64)(end - from));
-    if (n == -EINTR) continue;
-    if (n <= 0) break;
-    from += n;
-  }
+  i64 failed = write_whole(answer_fd, from, (u64)(end - from));
   lock_output(F_UNLCK);
   said_bytes = 0;
-  return from == end;
+  return !failed;
 }
 static void say_char(char c) {
   if (said_bytes == ANSWER_BYTES) flush();
@@ -223,9 +250,13 @@ static void say_field(u64 n) {
   say_char(' ');
   say_number(n);
 }
-__attribute__((noreturn)) static void leave(int code) {
+/** If an operation leaves nothing behind, its process goes on here. */
+static void *resume[5];
+static int may_resume;
+__attribute__((noreturn, noinline)) static void leave(int code) {
   if (said_bytes) flush();
-  if (tag) flush();
+  if (tag && !code) flush();
+  if (may_resume && !code) __builtin_longjmp(resume, 1);
   for (;;) sys_exit(code);
 }
 /** Called before a failure is told: removes what is unfinished. */

@@ -17,14 +17,23 @@ static struct timespec begun;
 
 /** What follows the word in the line; 0 if the line begins with another one. */
 static char *after(char *line, const char *word) {
-  while (*word && *line == *word) line++, word++;
-  return *word ? 0 : line;
+  return compare(word, line, 1) ? 0 : line + length(word);
 }
 static void pause_for(i64 secs, i64 ns) {
   struct timespec time = {secs, ns};
   sys_nanosleep(&time);
 }
-
+/** Opens the port, which may appear a little later; only one program may have it open. `-` is standard input, for tests. */
+static int open_port(const char *path) {
+  if (same(path, "-")) return 0;
+  for (u64 tries = 0;; tries++) {
+    int fd = (int)sys_open(path, O_RDWR | O_NOCTTY, 0);
+    if (fd >= 0) return fd;
+    if (fd != -ENOENT) pause_for(1, 0);
+    else if (tries < 300) pause_for(0, second / 5);
+    else pause_for(60, 0);
+  }
+}
 static int is_plain(char c) {
   return c > ' ' && c < 127;
 }
@@ -92,14 +101,9 @@ static i64 replace(const char *path, int mode, const char *bytes, u64 n) {
   memcpy(fresh, path, at);
   memcpy(fresh + at, ".wake", 6);
   sys_unlink(fresh);
-  i64 file = sys_open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600), failed = 0;
+  i64 failed, file = sys_open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (file < 0) return file;
-  for (u64 done = 0; done < n && !failed;) {
-    i64 wrote = sys_write(file, bytes + done, n - done);
-    if (wrote == -EINTR) continue;
-    if (wrote <= 0) failed = wrote ? wrote : -EIO;
-    else done += (u64)wrote;
-  }
+  failed = write_whole(file, bytes, n);
   if (!failed) failed = sys_fchmod(file, mode);
   sys_close(file);
   if (!failed) failed = sys_rename(fresh, path);
@@ -260,30 +264,15 @@ static int hear_host(void) {
   }
 }
 
-/** Keeps a guest that runs out of memory reachable. Commands undo this for themselves. */
-static void keep_from_oom(void) {
-  i64 score = sys_open("/proc/self/oom_score_adj", O_WRONLY, 0);
-  if (score >= 0) sys_write(score, "-900", 4), sys_close(score);
-}
-
 /** Serves the port at the path, and never returns. `-` is standard input, for tests: it ends with its host. */
 __attribute__((noreturn)) static void wait_for_wakes(const char *path) {
   sys_setpriority(-20);
-  if (same(path, "-")) {
-    answer_fd = 0;
-    hear_host();
-    leave(0);
-  }
-  // The port may appear a little after this program starts. If there is none, it looks once a minute.
-  for (u64 tries = 0;; tries++) {
-    answer_fd = (int)sys_open(path, O_RDWR | O_NOCTTY, 0);
-    if (answer_fd >= 0) {
-      tries = 0;
-      // Even if the port does not block, this is no busy loop.
-      while (hear_host()) pause_for(0, second / 100);
-      sys_close(answer_fd);
-      pause_for(1, 0);
-    } else if (tries < 300) pause_for(0, second / 5);
-    else pause_for(60, 0);
+  for (;;) {
+    answer_fd = open_port(path);
+    // Even if the port does not block, this is no busy loop.
+    while (hear_host()) pause_for(0, second / 100);
+    if (!answer_fd) leave(0);
+    sys_close(answer_fd);
+    pause_for(1, 0);
   }
 }

@@ -39,6 +39,31 @@ const placeKey = (key: string) =>
   `put() { printf '%s\\n' ${key} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
 put /etc/dormouse 2>/dev/null || put /run/dormouse || no space`
 
+/**
+ * For the host's port alone: a server that the image runs on its network keeps its own. Debian's bash runs root's .bashrc for each
+ * command that seems to come over the network, unless SHLVL says it is nested.
+ */
+const placeConfig = `cat >/run/dormouse/sshd_config.new <<'END'
+HostKey ${hostKeyPath}
+AuthorizedKeysFile ${authorizedKeysPath} /run/dormouse/authorized_keys
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+StrictModes no
+MaxSessions 100
+LoginGraceTime 30
+ClientAliveInterval 15
+ClientAliveCountMax 3
+SetEnv SHLVL=1
+PrintMotd no
+PrintLastLog no
+PidFile none
+END
+mv -f /run/dormouse/sshd_config.new /run/dormouse/sshd_config || no space`
+
 /** The distribution makes it at the first boot. */
 const printHostKey = `n=0
 until [ -s ${hostKeyPath}.pub ]; do
@@ -63,6 +88,7 @@ no() { echo "no $1"; exit 0; }
 export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
 ${prologue}command -v sshd >/dev/null || no sshd
 ${placeProgram}
+${placeConfig}
 ${publicKey ? placeKey(quote(publicKey.trim())) : ''}
 ${startProgram}
 ${publicKey ? printHostKey : ''}

@@ -125,33 +125,40 @@ export interface EndedCommand extends Pick<ExecReport, 'exit_code' | 'signal' | 
 
 /** How a short command ended; undefined if it runs. */
 export function parseEnd(answer: Buffer, started?: Pick<ExecCommand, 'command' | 'cwd'>): EndedCommand | undefined {
-  const { lines, bytes } = partsOf(answer, 3, started)
-  const report = parseStatus(lines[0]!)
+  const { line, rest } = firstLineOf(answer)
+  const report = parseStatus(answerOf(line, started)[0]!)
   if (report.state === 'running') return undefined
-  const sizes = lines.slice(1).map((line) => Number(/^data 0 (\d{1,7})$/.exec(line)?.[1] ?? badAnswer()))
-  const [out = badAnswer(), err = badAnswer()] = sizes
-  if (bytes.length !== out + err) badAnswer()
+  const out = dataOf(rest)
+  const err = dataOf(out.rest)
+  if (out.from > 0 || err.from > 0 || err.rest.length > 0) badAnswer()
   const { exit_code, signal, reason, stdout, stderr } = report
   return {
     ...{ exit_code, signal, reason, isLost: report.state === 'lost' },
-    stdout: { bytes: bytes.subarray(0, out), isCut: stdout.end > out },
-    stderr: { bytes: bytes.subarray(out), isCut: stderr.end > err },
+    stdout: { bytes: out.bytes, isCut: stdout.end > out.bytes.length },
+    stderr: { bytes: err.bytes, isCut: stderr.end > err.bytes.length },
   }
 }
 
 /** What was read: its exec's status, where the bytes begin, and the bytes. */
 export function parseRead(answer: Buffer): { exec: ExecReport; from: number; bytes: Buffer } {
-  const { lines, bytes } = partsOf(answer, 2)
-  const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(lines[1] ?? '') ?? badAnswer()
-  if (bytes.length !== Number(count)) badAnswer()
-  return { exec: parseStatus(lines[0]!), from: Number(from), bytes }
+  const { line, rest: data } = firstLineOf(answer)
+  const [status = ''] = answerOf(line)
+  const { from, bytes, rest } = dataOf(data)
+  return rest.length > 0 ? badAnswer() : { exec: parseStatus(status), from, bytes }
 }
 
-/** The first lines of an answer, and what follows them. */
-function partsOf(answer: Buffer, lineCount: number, started?: Pick<ExecCommand, 'command' | 'cwd'>) {
-  let end = 0
-  for (let lines = 0; lines < lineCount; lines++) end = answer.indexOf('\n', end) + 1 || answer.length
-  return { lines: answerOf(answer.subarray(0, end), started), bytes: answer.subarray(end) }
+/** `data OFFSET COUNT`, so many bytes, and what follows them. */
+function dataOf(answer: Buffer): { from: number; bytes: Buffer; rest: Buffer } {
+  const { line, rest } = firstLineOf(answer)
+  const [, from, count] = /^data (\d{1,16}) (\d{1,7})\n$/.exec(line.toString('latin1')) ?? badAnswer()
+  const size = Number(count)
+  if (rest.length < size) badAnswer()
+  return { from: Number(from), bytes: rest.subarray(0, size), rest: rest.subarray(size) }
+}
+
+function firstLineOf(answer: Buffer): { line: Buffer; rest: Buffer } {
+  const end = answer.indexOf('\n') + 1 || answer.length
+  return { line: answer.subarray(0, end), rest: answer.subarray(end) }
 }
 
 export const badAnswer = (): never =>
