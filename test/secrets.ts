@@ -36,7 +36,7 @@ const machinePaths = [
 
 /** They exist to hand a secret out, once, to who asked for it. */
 const issuing = [
-  /^POST \/admin\/v1\/(keys|hosts\/invites)$/,
+  /^POST \/admin\/v1\/(keys|operator-keys|hosts\/invites)$/,
   /^POST \/v1\/desktops\/[^/]+\/stream$/,
   /^POST \/v1\/desktops\/[^/]+\/file-urls$/,
   /^POST \/v1\/webhooks(\/[^/]+\/rotate-secret)?$/,
@@ -56,7 +56,8 @@ export class Secrets {
   /** What an answer hands out on purpose is a secret everywhere else. */
   learnFrom({ method, path, text }: Answered): void {
     if (!isIssuing(method, path)) return
-    for (const [, value] of text.matchAll(/"(?:api_key|token|secret)":"([^"]+)"/g)) this.learn('a key or token', value)
+    for (const [, value] of text.matchAll(/"(?:api_key|operator_key|token|secret)":"([^"]+)"/g))
+      this.learn('a key or token', value)
     for (const [, value] of text.matchAll(/[#/]([\w-]{43})"/g)) this.learn('a token of a screen', value)
   }
 

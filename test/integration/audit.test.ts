@@ -28,6 +28,22 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(id)
     return id
   },
+  'POST /admin/v1/operator-keys': async ({ ask }) => (await ask('', { name: 'second' })).json.id,
+  'PATCH /admin/v1/operator-keys/:id': async ({ stack, ask }) => {
+    const { id } = await stack.replica.parts.principals.makeOperatorKey({ name: 'changing' })
+    await ask(id, { name: 'changed' })
+    return id
+  },
+  'DELETE /admin/v1/operator-keys/:id': async ({ stack, ask }) => {
+    const { id } = await stack.replica.parts.principals.makeOperatorKey({ name: 'leaving' })
+    await ask(id)
+    return id
+  },
+  'DELETE /admin/v1/hosts/invites/:id': async ({ stack, ask }) => {
+    const { id } = await stack.replica.parts.hosts.invite('nobody')
+    await ask(id)
+    return id
+  },
   'POST /admin/v1/hosts/invites': async ({ stack, ask }) => {
     await ask('', { name: 'another' })
     const [invite] = await stack.database.rows<{ id: string }>(`select id from host_invites where name = 'another'`)
@@ -198,7 +214,14 @@ test('takeovers are listed newest first, by pages and by desktop, for operators 
   expect([...first.entries, ...second.entries]).toEqual(all.entries)
   expect(second.next).toBeUndefined()
   expect((await admin.listAudit({ subject: two.id })).entries).toHaveLength(1)
-  for (const bad of ['limit=0', 'limit=1001', 'cursor=x', 'cursor=', 'subject='])
+  expect((await admin.listAudit({ action: 'stream.takeover', until: all.entries[0]!.at })).entries).toHaveLength(2)
+  expect((await admin.listAudit({ action: 'org.create' })).entries).toEqual([])
+  for (const actor of ['other', all.entries[0]!.actor, all.entries[0]!.actor.replace('key:', '')]) {
+    const { entries } = await admin.listAudit({ actor, since: all.entries.at(-1)!.at })
+    expect(new Set(entries.map(({ actor_name }) => actor_name)).size).toBe(1)
+    expect(entries.length).toBeGreaterThan(0)
+  }
+  for (const bad of ['limit=0', 'limit=1001', 'cursor=x', 'cursor=', 'subject=', 'actor=', 'since=yesterday'])
     expect([bad, (await stack.api('GET', `/admin/v1/audit?${bad}`, { key: operatorKey })).status]).toEqual([bad, 400])
   expect((await stack.api('GET', '/admin/v1/audit')).status).toBe(403)
   expect((await stack.api('GET', '/admin/v1/audit', { key: null })).status).toBe(401)

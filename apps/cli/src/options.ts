@@ -53,6 +53,13 @@ export function execTimeout(): Option {
   )
 }
 
+/** Parses a date or a time, without a time zone in UTC; returns milliseconds since 1970. */
+export function timeFrom(text: string): number {
+  const ms = Date.parse(/\dT\d.*(Z|[+-]\d\d:?\d\d)$/.test(text) || !text.includes('T') ? text : `${text}Z`)
+  if (Number.isFinite(ms)) return ms
+  throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.')
+}
+
 const units = { s: 1, m: 60, h: 3_600 }
 const mostSecs = 86_400
 

@@ -34,7 +34,7 @@ import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
 import type { Modules } from './modules.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
-import { principalRoutes } from './principals/routes.ts'
+import { operatorKeyRoutes, principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
 import { removalRoutes } from './removals/routes.ts'
 import { serveScreenPage } from './streams/page.ts'
@@ -165,6 +165,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   parts.acts.watch(scope, callerOf)
   refuseOtherMethods(scope, paths)
   principalRoutes(scope, parts)
+  operatorKeyRoutes(scope, parts)
   hostAdminRoutes(scope, parts)
   imageAdminRoutes(scope, parts)
   removalRoutes(scope, parts)

@@ -5,10 +5,13 @@ import type {
   AdminOperationJson,
   AlarmJson,
   AuditEntryJson,
+  ChangeOperatorKeyBody,
   ChangeOrgBody,
   CreatedKeyJson,
+  CreatedOperatorKeyJson,
   CreateInviteBody,
   CreateKeyBody,
+  CreateOperatorKeyBody,
   CreateOrgBody,
   DeferredJson,
   DesktopJson,
@@ -20,8 +23,10 @@ import type {
   ImageJson,
   InviteJson,
   KeyJson,
+  ListedInviteJson,
   MoveBody,
   OperationJson,
+  OperatorKeyJson,
   OrgJson,
   OrgsJson,
   RemovalJson,
@@ -48,6 +53,13 @@ export interface AdminClientOptions extends HttpOptions {
 export interface AuditQuery {
   /** Only entries about this desktop, host, organisation or key. */
   subject?: string
+  /** Only entries by this actor: as in the entries, or the id or the name of a key. */
+  actor?: string
+  /** Only entries of this action, such as `host.cordon`. */
+  action?: string
+  /** RFC 3339: from then on, and before then. */
+  since?: string
+  until?: string
   limit?: number
   cursor?: string
 }
@@ -112,7 +124,27 @@ const hostChanges = (again: Again) => ({
   uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
 })
 
-type Get = <T>(call: CallOptions, route: string) => Promise<T>
+/** The keys of operators, and those that read metrics. */
+const operatorKeyCalls = (http: Http) => ({
+  /** The only response that contains the key itself. */
+  createOperatorKey: (body: CreateOperatorKeyBody, call: CallOptions = {}) =>
+    http.json<CreatedOperatorKeyJson>({ ...call, method: 'POST', path: '/admin/v1/operator-keys', ...sendJson(body) }),
+  listOperatorKeys: (call: CallOptions = {}) =>
+    http.json<{ operator_keys: OperatorKeyJson[] }>({ ...call, method: 'GET', path: '/admin/v1/operator-keys' }),
+  /** Renames a key, or lets it expire. */
+  changeOperatorKey: (id: string, body: ChangeOperatorKeyBody, call: CallOptions = {}) =>
+    http.json<OperatorKeyJson>({
+      ...call,
+      method: 'PATCH',
+      path: path`/admin/v1/operator-keys/${id}`,
+      ...sendJson(body),
+    }),
+  /** The key stops working at once. */
+  revokeOperatorKey: (id: string, call: CallOptions = {}) =>
+    http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/operator-keys/${id}` }),
+})
+
+type Get = <T>(call: CallOptions, route: string, query?: HttpCall['query']) => Promise<T>
 
 const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...imageCalls(again, get) })
 /** What operators do to desktops of any organisation. */
@@ -157,6 +189,33 @@ const desktopChanges = (http: Http) => {
   }
 }
 
+type Post = <T>(call: CallOptions, route: string, body: object) => Promise<T>
+
+/** Organisations, their keys, and the invitations of hosts. */
+const orgsAndKeys = (http: Http, post: Post, get: Get) => ({
+  createOrg: (body: CreateOrgBody, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
+  listOrgs: (call: CallOptions = {}) => get<OrgsJson>(call, '/admin/v1/orgs'),
+  /** Limits how many desktops an organisation may have; null applies the service's default. */
+  changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
+    http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),
+  /** The only response that contains the key itself. */
+  createKey: (body: CreateKeyBody, call: CallOptions = {}) => post<CreatedKeyJson>(call, '/admin/v1/keys', body),
+  listKeys: (orgId: string, call: CallOptions = {}) =>
+    get<{ keys: KeyJson[] }>(call, '/admin/v1/keys', { org_id: orgId }),
+  /** The key stops working at once. */
+  revokeKey: async (id: string, call: CallOptions = {}): Promise<void> => {
+    await http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/keys/${id}` })
+  },
+  /** A one-time token with which a host enrols. */
+  inviteHost: (body: CreateInviteBody = {}, call: CallOptions = {}) =>
+    post<InviteJson>(call, '/admin/v1/hosts/invites', body),
+  /** Invitations that are kept, newest first, without their tokens. */
+  listInvites: (call: CallOptions = {}) => get<{ invites: ListedInviteJson[] }>(call, '/admin/v1/hosts/invites'),
+  /** Nobody enrols with it any more. */
+  revokeInvite: (id: string, call: CallOptions = {}) =>
+    http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/hosts/invites/${id}` }),
+})
+
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
   options ??= {} as AdminClientOptions
@@ -177,22 +236,8 @@ export function createAdminClient(options: AdminClientOptions) {
     })
 
   return {
-    createOrg: (body: CreateOrgBody, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
-    listOrgs: (call: CallOptions = {}) => get<OrgsJson>(call, '/admin/v1/orgs'),
-    /** Limits how many desktops an organisation may have; null applies the service's default. */
-    changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
-      http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),
-    /** The only response that contains the key itself. */
-    createKey: (body: CreateKeyBody, call: CallOptions = {}) => post<CreatedKeyJson>(call, '/admin/v1/keys', body),
-    listKeys: (orgId: string, call: CallOptions = {}) =>
-      get<{ keys: KeyJson[] }>(call, '/admin/v1/keys', { org_id: orgId }),
-    /** The key stops working at once. */
-    revokeKey: async (id: string, call: CallOptions = {}): Promise<void> => {
-      await http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/keys/${id}` })
-    },
-    /** A one-time token with which a host enrols. */
-    inviteHost: (body: CreateInviteBody = {}, call: CallOptions = {}) =>
-      post<InviteJson>(call, '/admin/v1/hosts/invites', body),
+    ...orgsAndKeys(http, post, get),
+    ...operatorKeyCalls(http),
     /** What changes in all organisations and of all hosts, each event once: an iterator that reconnects. */
     events: (given: AdminEventsOptions = {}) => followEvents<AdminEventJson>(http, '/admin/v1/events', given),
     /** One page of the audit log, newest first; `next` is the cursor of the next page. */

@@ -50,10 +50,56 @@ export type KeyJson = z.infer<typeof keyJson>
 export const createdKeyJson = z.object({ ...keyJson.shape, api_key: z.string() }).meta({ id: 'CreatedApiKey' })
 export type CreatedKeyJson = z.infer<typeof createdKeyJson>
 
+/** `metrics` reads the metrics of the control plane and nothing else. */
+const operatorKeyRole = z.enum(['operator', 'metrics'])
+const validSecs = z.int().min(60).max(315_360_000)
+export const createOperatorKeyBody = z.object({
+  name,
+  role: operatorKeyRole.optional().describe('`operator` by default; `metrics` reads metrics and nothing else'),
+  valid_secs: validSecs.optional().describe('It expires so many seconds from now; by default never'),
+})
+export type CreateOperatorKeyBody = z.input<typeof createOperatorKeyBody>
+export const changeOperatorKeyBody = z
+  .strictObject({
+    name: name.optional(),
+    valid_secs: validSecs.nullable().optional().describe('It expires so many seconds from now; null: never'),
+  })
+  .refine((given) => Object.keys(given).length > 0, 'must have name or valid_secs')
+export type ChangeOperatorKeyBody = z.input<typeof changeOperatorKeyBody>
+export const operatorKeyJson = z
+  .object({
+    id,
+    name: z.string(),
+    role: operatorKeyRole,
+    created_at: time,
+    expires_at: time.nullable(),
+    last_used_at: time.nullable(),
+    revoked_at: time.nullable(),
+  })
+  .meta({ id: 'OperatorKey' })
+export type OperatorKeyJson = z.infer<typeof operatorKeyJson>
+/** The only response that contains the key itself. */
+export const createdOperatorKeyJson = z
+  .object({ ...operatorKeyJson.shape, operator_key: z.string() })
+  .meta({ id: 'CreatedOperatorKey' })
+export type CreatedOperatorKeyJson = z.infer<typeof createdOperatorKeyJson>
+
 export const createInviteBody = z.object({ name: name.nullish(), valid_secs: z.int().min(60).max(604_800).nullish() })
 export type CreateInviteBody = z.input<typeof createInviteBody>
-export const inviteJson = z.object({ token: z.string(), expires_at: time }).meta({ id: 'HostInvite' })
+export const inviteJson = z.object({ id, token: z.string(), expires_at: time }).meta({ id: 'HostInvite' })
 export type InviteJson = z.infer<typeof inviteJson>
+/** An invitation without its token, which is shown only once. */
+export const listedInviteJson = z
+  .object({
+    id,
+    name: z.string().nullable(),
+    created_at: time,
+    expires_at: time.describe('A revoked one expires at once'),
+    used_at: time.nullable(),
+    host_id: id.nullable().describe('The host that was enrolled with it'),
+  })
+  .meta({ id: 'ListedHostInvite' })
+export type ListedInviteJson = z.infer<typeof listedInviteJson>
 
 export const hostJson = z
   .object({
@@ -224,7 +270,9 @@ const auditEntryJson = z
     at: time,
     actor: z.string().describe('`key:<id>`, `jwt:<issuer>:<subject>`, or `command line`'),
     action: z.string().describe('Such as `stream.takeover`, `org.create`, `host.remove`'),
+    actor_name: z.string().nullable().describe('The name of the key, where it has one'),
     subject: z.string().describe('The id of what was changed'),
+    subject_name: z.string().nullable().describe('The name of the organisation, host or key, where it has one'),
     details: z.record(z.string(), z.unknown()),
   })
   .meta({ id: 'AuditEntry' })

@@ -1,10 +1,12 @@
 // admin: organisations, keys, hosts and the audit log. For operators.
-import type { AuditQuery, HostJson, OrgJson, TrustedHostJson } from '@dormouse/client'
+import type { HostJson, OrgJson, TrustedHostJson } from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
+import { addAudit } from './admin-audit.ts'
 import { addAdminDesktop } from './admin-desktop.ts'
+import { addInvites, addKeys, addOperatorKeys } from './admin-keys.ts'
 import { addHostDrain } from './host-drain.ts'
 import { addHostInstall } from './host-install.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
@@ -12,7 +14,6 @@ import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
-const desktop = '019a9f00-0000-7000-8000-000000000001'
 
 /** Adds the operators' commands. */
 export function addAdmin(program: Command, context: Context): void {
@@ -21,6 +22,7 @@ export function addAdmin(program: Command, context: Context): void {
     .description('organisations, keys, hosts, desktops, images and the audit log (needs an operator key)')
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
+  addOperatorKeys(admin.command('operator-key').description('keys of operators, and keys that read metrics'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addImages(admin.command('image').description('images that desktops are made from'), context)
   addAdminDesktop(admin.command('desktop'), context)
@@ -60,46 +62,11 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
     })
 }
 
-function addKeys(command: Command, { operator, show, terminal }: Context): void {
-  const { signal } = terminal
-  withJson(command.command('create'), `dormouse admin key create --org ${org} --name ci --json`)
-    .description('create an API key; it is shown only once')
-    .requiredOption('--org <id>', 'organisation')
-    .option('--name <name>', 'a name to recognise it by')
-    .action(async (options: JsonOption & { org: string; name?: string }) => {
-      const made = await operator().createKey({ org_id: options.org, name: options.name }, { signal })
-      show(options, made, () => fields({ id: made.id, name: made.name, 'api key': made.api_key }))
-      if (!options.json) terminal.note('Save the key now; it is not shown again.')
-    })
-  withJson(command.command('list'), `dormouse admin key list --org ${org}`)
-    .description('list an organisation’s keys')
-    .requiredOption('--org <id>', 'organisation')
-    .action(async (options: JsonOption & { org: string }) => {
-      const { keys } = await operator().listKeys(options.org, { signal })
-      const rows = keys.map((key) => [key.id, key.name, key.created_at, key.last_used_at, key.revoked_at])
-      show(options, { keys }, () => table(['ID', 'NAME', 'CREATED', 'LAST USED', 'REVOKED'], rows))
-    })
-  withJson(command.command('revoke'), 'dormouse admin key revoke 019a9f00-0000-7000-8000-0000000000dd')
-    .description('revoke an API key; it stops working at once')
-    .argument('<id>', 'key')
-    .action(async (id: string, options: JsonOption) => {
-      await operator().revokeKey(id, { signal })
-      show(options, { id, revoked: true }, () => `key ${id} is revoked\n`)
-    })
-}
-
 function addHosts(command: Command, context: Context): void {
   const { operator, show, terminal } = context
   const { signal } = terminal
   addHostInstall(command, context)
-  withJson(command.command('invite'), 'dormouse admin host invite --valid-secs 600 --json')
-    .description('create a one-time token with which a host enrols')
-    .option('--name <name>', 'the host’s name')
-    .option('--valid-secs <n>', 'how long the token is valid', integerFrom(60))
-    .action(async (options: JsonOption & { name?: string; validSecs?: number }) => {
-      const made = await operator().inviteHost({ name: options.name, valid_secs: options.validSecs }, { signal })
-      show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
-    })
+  addInvites(command, context)
   withJson(command.command('cordon'), 'dormouse admin host cordon rack4-2')
     .description('place no new desktops on a host; those on it go on')
     .argument('<host>', 'name or id')
@@ -188,28 +155,10 @@ function addDeferred(command: Command, { operator, show, terminal }: Context): v
 
 const deferredColumns = ['SINCE', 'DESKTOP', 'HOST', 'TO BE', 'TRIES', 'LAST ERROR']
 
-function addAudit(command: Command, { operator, show, terminal }: Context): void {
-  withJson(command, `dormouse admin audit --subject ${desktop} --limit 20`)
-    .description('list what operators changed, and who took over whose screen, newest first')
-    .option('--subject <id>', 'only entries about this desktop, host, organisation or key')
-    .option('--limit <n>', 'at most this many', integerFrom(1))
-    .option('--cursor <cursor>', 'the next page; the page before prints it')
-    .action(async (options: JsonOption & AuditQuery) => {
-      const { subject, limit, cursor } = options
-      const { entries, next } = await operator().listAudit({ subject, limit, cursor }, { signal: terminal.signal })
-      const rows = entries.map((one) => [one.at, one.actor, one.action, one.subject, JSON.stringify(one.details)])
-      show(options, { entries, next }, () => (rows.length ? table(auditColumns, rows) : ''))
-      if (!rows.length && !options.json) terminal.note('Nothing recorded yet.')
-      if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
-    })
-}
-
 const trustWords = ({ name, was_withheld }: TrustedHostJson): string =>
   was_withheld === false ? `${name} was not withheld; nothing to do\n` : `${name} is trusted: it gets commands again\n`
 
 const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 'default'
-
-const auditColumns = ['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS']
 
 const hostColumns = [
   'ID',

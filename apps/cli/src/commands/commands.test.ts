@@ -188,7 +188,6 @@ test('operators make organisations, keys and invitations with their own key', as
     if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org], default_max_desktops: 10_000 } : org }
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
-    if (path.endsWith('audit')) return { body: { entries: [] } }
     if (path.endsWith('/rack%204/trust')) return { body: trusted }
     if (path.endsWith('cordon')) return { body: cordoned }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
@@ -211,7 +210,6 @@ test('operators make organisations, keys and invitations with their own key', as
   expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toMatch(/^rack 4 is trusted/)
   trusted.was_withheld = false
   expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toBe('rack 4 was not withheld; nothing to do\n')
-  expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[3]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
   expect(await document('org', 'limit', desktopId, '--default')).toEqual(org)
@@ -224,6 +222,51 @@ test('operators make organisations, keys and invitations with their own key', as
   const shown = await dormouse(['admin', 'key', 'create', '--org', desktopId])
   expect(shown.stdout).toContain('svc_sk_new')
   expect(shown.stderr).toContain('not shown again')
+})
+
+test('operators make, list, change and revoke their own keys, and revoke invitations', async () => {
+  const time = '2026-01-02T03:04:05.678Z'
+  const key = { id: operationId, name: 'ops', role: 'metrics', created_at: time, expires_at: null, revoked_at: null }
+  const invite = { id: desktopId, name: null, created_at: time, expires_at: time, used_at: null, host_id: null }
+  const { dormouse, seen } = await start(({ method, path }) => {
+    if (method === 'DELETE') return { status: 204 }
+    if (path.endsWith('invites')) return { body: { invites: [invite] } }
+    return { body: method === 'GET' ? { operator_keys: [key] } : { ...key, operator_key: 'svc_op_new' } }
+  })
+  const admin = (...args: string[]) => dormouse(['admin', ...args])
+  const made = await admin('operator-key', 'create', '--name', 'ops', '--role', 'metrics', '--valid-days', '2')
+  expect(made).toMatchObject({ stdout: expect.stringContaining('svc_op_new'), stderr: expect.stringContaining('Save') })
+  expect((await admin('operator-key', 'list')).stdout).toMatch(/ops +metrics/)
+  await admin('operator-key', 'change', operationId, '--never-expires')
+  expect(await admin('operator-key', 'change', operationId)).toMatchObject({ code: exitCodes.usage })
+  expect((await admin('operator-key', 'revoke', operationId)).stdout).toContain('is revoked')
+  expect((await admin('host', 'invites')).stdout).toMatch(/- +expired/)
+  expect((await admin('host', 'uninvite', desktopId)).stdout).toContain('is revoked')
+  expect(seen.map(({ method, path, body }) => `${method} ${path.replace('/admin/v1/', '')} ${body}`)).toEqual([
+    'POST operator-keys {"name":"ops","role":"metrics","valid_secs":172800}',
+    'GET operator-keys ',
+    `PATCH operator-keys/${operationId} {"valid_secs":null}`,
+    `DELETE operator-keys/${operationId} `,
+    'GET hosts/invites ',
+    `DELETE hosts/invites/${desktopId} `,
+  ])
+})
+
+test('the audit log shows names, and with --json one entry a line, over all its pages', async () => {
+  const entry = { id: 2, at: 'now', actor: 'key:x', action: 'org.create', subject: desktopId, details: {} }
+  const named = { ...entry, actor_name: 'alice', subject_name: 'acme' }
+  const { dormouse, seen } = await start(({ query }) => ({
+    body: { entries: [named] },
+    ...(!query.has('cursor') && { headers: { link: '</admin/v1/audit?cursor=2>; rel="next"' } }),
+  }))
+  const audit = (...args: string[]) => dormouse(['admin', 'audit', ...args])
+  const shown = await audit('--actor', 'alice', '--since', '2026-01-01T00:00')
+  expect(shown.stdout).toMatch(/now +alice +org\.create +acme/)
+  expect(shown.stderr).toContain('--cursor 2')
+  expect(Object.fromEntries(seen[0]!.query)).toEqual({ actor: 'alice', since: '2026-01-01T00:00:00.000Z' })
+  expect((await audit('--json')).stdout).toBe(`${JSON.stringify(named)}\n`.repeat(2))
+  expect((await audit('--json', '--limit', '1')).stdout).toBe(`${JSON.stringify(named)}\n`)
+  expect(await audit('--until', 'soon')).toMatchObject({ code: exitCodes.usage })
 })
 
 test('operators move a desktop, wait for it, and learn why it did not move', async () => {

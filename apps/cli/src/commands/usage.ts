@@ -1,8 +1,8 @@
 // usage: how long the organisation's desktops were awake and hibernated.
 import type { UsageJson } from '@dormouse/client'
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import type { Context } from '../context.ts'
-import { type JsonOption, withJson } from '../options.ts'
+import { type JsonOption, timeFrom, withJson } from '../options.ts'
 import { table } from '../terminal.ts'
 
 interface Options extends JsonOption {
@@ -41,8 +41,4 @@ function describe({ desktops, totals }: UsageJson): string {
 
 const hours = (secs: number): string => `${(secs / 3_600).toFixed(2)} h`
 
-function secondsFrom(text: string): number {
-  const ms = Date.parse(/\dT\d.*(Z|[+-]\d\d:?\d\d)$/.test(text) || !text.includes('T') ? text : `${text}Z`)
-  if (Number.isFinite(ms)) return ms / 1_000
-  throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.')
-}
+const secondsFrom = (text: string): number => timeFrom(text) / 1_000

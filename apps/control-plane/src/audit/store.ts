@@ -48,28 +48,72 @@ export async function noteLeftOut(db: Db): Promise<void> {
 export interface AuditRow extends AuditEntry {
   id: number
   at: Date
+  actorName: string | null
+  subjectName: string | null
 }
 
 export interface AuditQuery {
-  /** Newest first, older than this id. */
+  /** Newest first, older than this id; null for all. */
   before: number | null
   /** Only entries about this subject; null for all. */
   subject: string | null
+  /** Only entries by this actor, who may be named by the id or the name of a key; null for all. */
+  actor: string | null
+  action: string | null
+  /** From then on, and before then; null for all. */
+  since: string | null
+  until: string | null
   limit: number
 }
 
-export async function list(db: Db, { before, subject, limit }: AuditQuery): Promise<AuditRow[]> {
-  // Two statements, so that each uses its own index.
-  const which = subject === null ? 'true' : 'subject = $3'
+const uuid = '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+
+/** Filters that are not set are not in the statement, so that each uses its own index. */
+export async function list(db: Db, query: AuditQuery): Promise<AuditRow[]> {
+  const values: unknown[] = [query.limit]
+  const which = (value: unknown, condition: (at: string) => string) =>
+    value === null ? [] : [condition(`$${values.push(value)}`)]
+  const actors = query.actor === null ? null : await actorsNamed(db, query.actor)
+  const conditions = [
+    ...which(query.before, (at) => `id < ${at}`),
+    ...which(query.subject, (at) => `subject = ${at}`),
+    ...which(actors, (at) => `actor = any(${at})`),
+    ...which(query.action, (at) => `action = ${at}`),
+    ...which(query.since, (at) => `at >= ${at}`),
+    ...which(query.until, (at) => `at < ${at}`),
+  ]
   const { rows } = await db.query<AuditRow>(
-    `select id, at, actor, action, subject, details from audit_log
-     where ($1::bigint is null or id < $1) and ${which} order by id desc limit $2`,
-    subject === null ? [before, limit] : [before, limit, subject],
+    `select entries.*, by.name as "actorName", coalesce(orgs.name, hosts.name, keys.name) as "subjectName"
+     from (select id, at, actor, action, subject, details,
+             case when actor ~ '^key:${uuid}$' then substr(actor, 5)::uuid end as by_id,
+             case when subject ~ '^${uuid}$' then subject::uuid end as of_id
+           from audit_log ${conditions.length > 0 ? `where ${conditions.join(' and ')}` : ''}
+           order by id desc limit $1) entries
+     left join keys by on by.id = by_id
+     left join organisations orgs on orgs.id = of_id
+     left join hosts on hosts.id = of_id
+     left join keys on keys.id = of_id
+     order by entries.id desc`,
+    values,
   )
   return rows
 }
 
-export const auditToJson = ({ at, ...row }: AuditRow): AuditEntryJson => ({ ...row, at: at.toISOString() })
+async function actorsNamed(db: Db, actor: string): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>('select id from keys where name = $1 limit 1000', [actor])
+  return [actor, `key:${actor}`, ...rows.map(({ id }) => `key:${id}`)]
+}
+
+export const auditToJson = (row: AuditRow): AuditEntryJson => ({
+  id: row.id,
+  at: row.at.toISOString(),
+  actor: row.actor,
+  actor_name: row.actorName,
+  action: row.action,
+  subject: row.subject,
+  subject_name: row.subjectName,
+  details: row.details,
+})
 
 /** Deletes the oldest entries; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {

@@ -1,4 +1,5 @@
 // The table of invitations.
+import type { ListedInviteJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export async function insertInvite(
@@ -11,6 +12,39 @@ export async function insertInvite(
     [invite.id, invite.hash, invite.name, invite.validSecs],
   )
   return rows[0]!.expiresAt
+}
+
+/** All that are kept, newest first. */
+export async function listInvites(db: Db): Promise<ListedInviteJson[]> {
+  const { rows } = await db.query<{
+    id: string
+    name: string | null
+    createdAt: Date
+    expiresAt: Date
+    usedAt: Date | null
+    hostId: string | null
+  }>(
+    `select id, name, created_at as "createdAt", expires_at as "expiresAt", used_at as "usedAt", host_id as "hostId"
+     from host_invites order by id desc limit 10000`,
+  )
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    created_at: row.createdAt.toISOString(),
+    expires_at: row.expiresAt.toISOString(),
+    used_at: row.usedAt?.toISOString() ?? null,
+    host_id: row.hostId,
+  }))
+}
+
+/** Ends an invitation that was not used; undefined if there is none. `hostId` of one that was. */
+export async function revokeInvite(db: Db, id: string): Promise<{ hostId: string | null } | undefined> {
+  const { rows } = await db.query<{ hostId: string | null }>(
+    `update host_invites set expires_at = case when used_at is null then least(expires_at, now()) else expires_at end
+     where id = $1 returning host_id as "hostId"`,
+    [id],
+  )
+  return rows[0]
 }
 
 /** Uses up an invitation; false if it is unknown, used or expired. */

@@ -5,7 +5,9 @@ import {
   enrolBody,
   enrolledJson,
   hostJson,
+  id,
   inviteJson,
+  listedInviteJson,
   refuseNotFound,
 } from '@dormouse/contract'
 import { z } from 'zod'
@@ -23,6 +25,21 @@ export function hostAdminRoutes(app: App, { hosts, leadership }: { hosts: Hosts;
     async (request, reply) => {
       const { name, valid_secs: validSecs } = request.body
       return reply.code(201).send(await hosts.invite(name ?? null, validSecs ?? undefined, noteOf(request)))
+    },
+  )
+
+  app.get(
+    '/hosts/invites',
+    { schema: { response: { 200: z.object({ invites: z.array(listedInviteJson) }) } } },
+    async () => ({ invites: await hosts.listInvites() }),
+  )
+
+  app.delete(
+    '/hosts/invites/:id',
+    { schema: { act: 'host.invite-revoke', params: z.object({ id }) } },
+    async (request, reply) => {
+      await hosts.revokeInvite(request.params.id, noteOf(request))
+      return reply.code(204).send()
     },
   )
 

@@ -6,6 +6,7 @@ import {
   type HostFacts,
   type HostJson,
   type InviteJson,
+  type ListedInviteJson,
   newId,
   type Refusal,
   refusalWithCause,
@@ -84,7 +85,26 @@ export class Hosts {
       await note(tx, id, { name, valid_secs: validSecs })
       return invites.insertInvite(tx, { id, hash: sha256(token), name, validSecs })
     })
-    return { token, expires_at: expiresAt.toISOString() }
+    return { id, token, expires_at: expiresAt.toISOString() }
+  }
+
+  listInvites(): Promise<ListedInviteJson[]> {
+    return retryWhileUnavailable(() => invites.listInvites(this.#options.pool))
+  }
+
+  /** Nobody enrols with it any more. Refuses if somebody has. */
+  revokeInvite(id: string, note: Note): Promise<void> {
+    return transaction(this.#options.pool, async (tx) => {
+      const { hostId } =
+        (await invites.revokeInvite(tx, id)) ??
+        refuse('not_found', 'there is no such invitation; `dormouse admin host invites` lists them')
+      if (hostId)
+        refuse(
+          'invite_spent',
+          `host ${hostId} was enrolled with it; \`dormouse admin host remove ${hostId}\` removes it`,
+        )
+      await note(tx, id)
+    })
   }
 
   /** Enrols a host with an invitation. A repeated request with the same token and key returns the same host. */

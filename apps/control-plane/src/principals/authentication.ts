@@ -37,10 +37,13 @@ export const refuseOperator = (): never =>
     'an operator key is not valid on this route; send an API key (`svc_sk_…`) or an access token of an organisation',
   )
 
-/** Requires an operator. A customer gets 403. */
+/** Requires an operator. A customer gets 403, and so does a key that reads only metrics, except for those. */
 export const operatorsOnly = (options: AuthenticationOptions): onRequestHookHandler =>
-  requiring(options, ({ kind }) => {
-    if (kind !== 'operator') refuse('forbidden', 'this route is for operators; send an operator key (`svc_op_…`)')
+  requiring(options, (principal) => {
+    if (principal.kind !== 'operator')
+      refuse('forbidden', 'this route is for operators; send an operator key (`svc_op_…`)')
+    if (principal.role === 'metrics' && !options.isForMonitoring)
+      refuse('forbidden', 'this key reads metrics and nothing else; send the key of an operator')
   })
 
 /** A credential that is trusted without a look-up passes in the same turn: at every request, promises cost as much as the rest. */

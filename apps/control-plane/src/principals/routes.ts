@@ -1,11 +1,15 @@
 // Operators' routes for organisations and keys. HTTP and nothing else.
 import {
+  changeOperatorKeyBody,
   changeOrgBody,
   createdKeyJson,
+  createdOperatorKeyJson,
   createKeyBody,
+  createOperatorKeyBody,
   createOrgBody,
   id,
   keyJson,
+  operatorKeyJson,
   orgJson,
   orgsJson,
 } from '@dormouse/contract'
@@ -57,6 +61,40 @@ export function principalRoutes(
 
   app.delete('/keys/:id', { schema: { act: 'key.revoke', params: z.object({ id }) } }, async (request, reply) => {
     await principals.revokeKey(request.params.id, noteOf(request))
+    return reply.code(204).send()
+  })
+}
+
+/** The keys of operators, and those that read metrics. */
+export function operatorKeyRoutes(app: App, { principals }: { principals: Principals }): void {
+  const params = z.object({ id })
+  app.post(
+    '/operator-keys',
+    { schema: { act: 'operator_key.create', body: createOperatorKeyBody, response: { 201: createdOperatorKeyJson } } },
+    async (request, reply) => reply.code(201).send(await principals.makeOperatorKey(request.body, noteOf(request))),
+  )
+
+  app.get(
+    '/operator-keys',
+    { schema: { response: { 200: z.object({ operator_keys: z.array(operatorKeyJson) }) } } },
+    async () => ({ operator_keys: await principals.listOperatorKeys() }),
+  )
+
+  app.patch(
+    '/operator-keys/:id',
+    {
+      schema: {
+        act: 'operator_key.change',
+        params,
+        body: changeOperatorKeyBody,
+        response: { 200: operatorKeyJson },
+      },
+    },
+    async (request) => principals.changeOperatorKey(request.params.id, request.body, noteOf(request)),
+  )
+
+  app.delete('/operator-keys/:id', { schema: { act: 'operator_key.revoke', params } }, async (request, reply) => {
+    await principals.revokeKey(request.params.id, noteOf(request), 'operator')
     return reply.code(204).send()
   })
 }

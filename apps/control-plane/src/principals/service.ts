@@ -1,6 +1,17 @@
 // Authenticates credentials, and manages organisations and keys. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
-import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
+import {
+  type ChangeOperatorKeyBody,
+  type CreatedKeyJson,
+  type CreatedOperatorKeyJson,
+  type CreateOperatorKeyBody,
+  type KeyJson,
+  newId,
+  type OperatorKeyJson,
+  type OrgJson,
+  Refusal,
+  refuse,
+} from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
 import { type Db, isDatabaseUnavailable, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
@@ -19,6 +30,8 @@ export interface Customer {
 }
 export interface Operator {
   kind: 'operator'
+  /** `metrics` reads metrics and nothing else. */
+  role: OperatorKeyJson['role']
   subject: string
 }
 export type Principal = Customer | Operator
@@ -140,14 +153,15 @@ export class Principals {
 
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
     // Measured from before the query, so that a revocation during it is not trusted for longer.
-    const until = performance.now() + keyTrustMs
+    const asked = performance.now()
     const row = await retryWhileUnavailable(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
     if (!row) {
       this.#known.delete(name)
       return refuse('unauthenticated')
     }
     this.#touch(row.id)
-    return this.#remember(name, principalOf(row), until)
+    const leftMs = row.expiresAt ? row.expiresAt.getTime() - Date.now() : Number.POSITIVE_INFINITY
+    return this.#remember(name, principalOf(row), asked + Math.min(leftMs, keyTrustMs))
   }
 
   /** Caches a verified credential, trusted without a look-up until the given time. */
@@ -168,7 +182,7 @@ export class Principals {
     store.touchKey(this.#pool, id).catch((error) => this.#log.warn({ err: error }, 'the use of a key was not recorded'))
   }
 
-  /** The subjects whose keys were revoked. Never a token's holder: tokens expire. */
+  /** The subjects whose keys were revoked, or have expired. Never a token's holder: tokens expire. */
   async withdrawn(subjects: string[], db: Db = this.#pool): Promise<Set<string>> {
     const ids = subjects.filter((subject) => subject.startsWith('key:')).map((subject) => subject.slice('key:'.length))
     if (ids.length === 0) return new Set()
@@ -198,38 +212,70 @@ export class Principals {
 
   /** Creates a customer's key. The key is returned here and never shown again. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
-    const { key, row } = await this.#insertKey('customer', orgId, name, note)
+    const { key, row } = await this.#insertKey('customer', { orgId, name }, note)
     return { ...store.keyToJson(row), api_key: key }
   }
 
-  /** Creates an operator's key. Only the control plane's own command line does. */
+  /** Creates an operator's key. The key is returned here and never shown again. */
+  async makeOperatorKey(
+    { name, role, valid_secs: validSecs }: CreateOperatorKeyBody,
+    note: Note = unnoted,
+  ): Promise<CreatedOperatorKeyJson> {
+    const { key, row } = await this.#insertKey('operator', { orgId: null, name, role, validSecs }, note)
+    return { ...store.operatorKeyToJson(row), operator_key: key }
+  }
+
+  /** Creates the key of an operator who may do everything. */
   async createOperatorKey(name: string, note: Note = unnoted): Promise<string> {
-    return (await this.#insertKey('operator', null, name, note)).key
+    return (await this.makeOperatorKey({ name }, note)).operator_key
   }
 
   /** Caches the new key, so that its first use is not counted by address. */
-  async #insertKey(kind: KeyKind, orgId: string | null, name: string, note: Note) {
+  async #insertKey(kind: KeyKind, wish: Omit<Parameters<typeof store.insertKey>[1], 'id' | 'hash'>, note: Note) {
     const { key, hash } = makeKey(kind)
+    const { orgId, name, role, validSecs } = wish
     const row = await transaction(this.#pool, async (tx) => {
-      const made = (await store.insertKey(tx, { id: newId(), orgId, name, hash })) ?? unknownOrg()
-      await note(tx, made.id, { name, ...(orgId && { org_id: orgId }) })
+      const made = (await store.insertKey(tx, { id: newId(), hash, ...wish })) ?? unknownOrg()
+      await note(tx, made.id, { name, ...(orgId && { org_id: orgId }), role, valid_secs: validSecs })
       return made
     })
     this.#remember(digestOf(key), principalOf(row), 0)
     return { key, row }
   }
 
+  async listOperatorKeys(): Promise<OperatorKeyJson[]> {
+    return (await retryWhileUnavailable(() => store.listOperatorKeys(this.#pool))).map(store.operatorKeyToJson)
+  }
+
+  /** Renames an operator's key, or lets it expire. */
+  async changeOperatorKey(
+    id: string,
+    { name, valid_secs: validSecs }: ChangeOperatorKeyBody,
+    note: Note = unnoted,
+  ): Promise<OperatorKeyJson> {
+    const row = await transaction(this.#pool, async (tx) => {
+      const changed = (await store.changeOperatorKey(tx, id, { name, validSecs })) ?? unknownKey('operator')
+      await note(tx, id, { name, valid_secs: validSecs })
+      return changed
+    })
+    this.#lookUpAll()
+    return store.operatorKeyToJson(row)
+  }
+
   async listKeys(orgId: string | null): Promise<KeyJson[]> {
     return (await retryWhileUnavailable(() => store.listKeys(this.#pool, orgId))).map(store.keyToJson)
   }
 
-  async revokeKey(id: string, note: Note = unnoted): Promise<void> {
+  async revokeKey(id: string, note: Note = unnoted, kind: KeyKind = 'customer'): Promise<void> {
     await transaction(this.#pool, async (tx) => {
-      if (!(await store.revokeKey(tx, id)))
-        refuse('not_found', 'there is no such key; `dormouse admin key list --org <id>` lists them')
+      if (!(await store.revokeKey(tx, id, kind))) unknownKey(kind)
       await note(tx, id)
     })
-    // Every cached credential is looked up again; none counts by address for that.
+    this.#lookUpAll()
+  }
+
+  /** Every cached credential is looked up again; none counts by address for that. */
+  #lookUpAll(): void {
     for (const known of this.#known.values()) known.until = 0
     this.#lookingUp.clear()
   }
@@ -239,12 +285,20 @@ const credentialIn = (header = ''): string | undefined => /^Bearer +(\S+) *$/i.e
 
 const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` lists them')
 
+const unknownKey = (kind: KeyKind) =>
+  refuse(
+    'not_found',
+    kind === 'customer'
+      ? 'there is no such key; `dormouse admin key list --org <id>` lists them'
+      : 'there is no such key that is not revoked; `dormouse admin operator-key list` lists them',
+  )
+
 const unnoted: Note = async () => undefined
 
 /** The cache key: the process keeps no credential in memory for longer than a request. */
 const digestOf = (credential: string): string => digest('sha256', credential, 'base64')
 
-function principalOf({ id, orgId }: store.KeyRow): Principal {
+function principalOf({ id, orgId, role }: store.KeyRow): Principal {
   const subject = `key:${id}`
-  return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', subject }
+  return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', role, subject }
 }

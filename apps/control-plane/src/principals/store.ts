@@ -1,18 +1,22 @@
 // Organisations and keys: the tables. The only module that writes them.
-import type { KeyJson, OrgJson } from '@dormouse/contract'
+import type { KeyJson, OperatorKeyJson, OrgJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface KeyRow {
   id: string
   orgId: string | null
   name: string
+  role: OperatorKeyJson['role']
   createdAt: Date
+  expiresAt: Date | null
   lastUsedAt: Date | null
   revokedAt: Date | null
 }
 
-const keyColumns = `id, org_id as "orgId", name, created_at as "createdAt", last_used_at as "lastUsedAt",
-  revoked_at as "revokedAt"`
+const keyColumns = `id, org_id as "orgId", name, role, created_at as "createdAt", expires_at as "expiresAt",
+  last_used_at as "lastUsedAt", revoked_at as "revokedAt"`
+
+const isLive = 'revoked_at is null and (expires_at is null or expires_at > now())'
 
 interface OrgRow {
   id: string
@@ -70,13 +74,14 @@ export async function orgExists(db: Db, id: string): Promise<boolean> {
 /** Undefined if there is no such organisation. `orgId` null makes an operator's key. */
 export async function insertKey(
   db: Db,
-  key: { id: string; orgId: string | null; name: string; hash: Buffer },
+  key: { id: string; orgId: string | null; name: string; hash: Buffer; role?: KeyRow['role']; validSecs?: number },
 ): Promise<KeyRow | undefined> {
   const { rows } = await db.query<KeyRow>(
-    `insert into keys (id, org_id, name, hash)
-     select $1, $2, $3, $4 where $2::uuid is null or exists (select 1 from organisations where id = $2)
+    `insert into keys (id, org_id, name, hash, role, expires_at)
+     select $1, $2, $3, $4, $5, now() + $6 * interval '1 second'
+     where $2::uuid is null or exists (select 1 from organisations where id = $2)
      returning ${keyColumns}`,
-    [key.id, key.orgId, key.name, key.hash],
+    [key.id, key.orgId, key.name, key.hash, key.role ?? 'operator', key.validSecs ?? null],
   )
   return rows[0]
 }
@@ -89,11 +94,31 @@ export async function listKeys(db: Db, orgId: string | null): Promise<KeyRow[]> 
   return rows
 }
 
-/** False if there is no such customer key. Revoking twice keeps the first time. */
-export async function revokeKey(db: Db, id: string): Promise<boolean> {
+export async function listOperatorKeys(db: Db): Promise<KeyRow[]> {
+  const { rows } = await db.query<KeyRow>(`select ${keyColumns} from keys where org_id is null order by id`)
+  return rows
+}
+
+/** Undefined if there is no such key of an operator that is not revoked. `validSecs` null: it never expires. */
+export async function changeOperatorKey(
+  db: Db,
+  id: string,
+  change: { name?: string; validSecs?: number | null },
+): Promise<KeyRow | undefined> {
+  const { rows } = await db.query<KeyRow>(
+    `update keys set name = coalesce($2, name),
+       expires_at = case when $3 then now() + $4 * interval '1 second' else expires_at end
+     where id = $1 and org_id is null and revoked_at is null returning ${keyColumns}`,
+    [id, change.name ?? null, change.validSecs !== undefined, change.validSecs ?? null],
+  )
+  return rows[0]
+}
+
+/** False if there is no such key, of a customer or of an operator. Revoking twice keeps the first time. */
+export async function revokeKey(db: Db, id: string, kind: 'customer' | 'operator'): Promise<boolean> {
   const { rowCount } = await db.query(
-    'update keys set revoked_at = coalesce(revoked_at, now()) where id = $1 and org_id is not null',
-    [id],
+    `update keys set revoked_at = coalesce(revoked_at, now()) where id = $1 and (org_id is null) = $2`,
+    [id, kind === 'operator'],
   )
   return rowCount === 1
 }
@@ -101,7 +126,7 @@ export async function revokeKey(db: Db, id: string): Promise<boolean> {
 export async function findLiveKey(db: Db, hash: Buffer): Promise<KeyRow | undefined> {
   const { rows } = await db.query<KeyRow>({
     name: 'keys-live',
-    text: `select ${keyColumns} from keys where hash = $1 and revoked_at is null`,
+    text: `select ${keyColumns} from keys where hash = $1 and ${isLive}`,
     values: [hash],
   })
   return rows[0]
@@ -110,7 +135,7 @@ export async function findLiveKey(db: Db, hash: Buffer): Promise<KeyRow | undefi
 export async function revokedAmong(db: Db, ids: string[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>({
     name: 'keys-revoked-among',
-    text: 'select id from keys where id = any($1) and revoked_at is not null',
+    text: `select id from keys where id = any($1) and not (${isLive})`,
     values: [ids],
   })
   return rows.map(({ id }) => id)
@@ -125,6 +150,16 @@ export const keyToJson = (row: KeyRow): KeyJson => ({
   org_id: row.orgId!,
   name: row.name,
   created_at: row.createdAt.toISOString(),
+  last_used_at: row.lastUsedAt?.toISOString() ?? null,
+  revoked_at: row.revokedAt?.toISOString() ?? null,
+})
+
+export const operatorKeyToJson = (row: KeyRow): OperatorKeyJson => ({
+  id: row.id,
+  name: row.name,
+  role: row.role,
+  created_at: row.createdAt.toISOString(),
+  expires_at: row.expiresAt?.toISOString() ?? null,
   last_used_at: row.lastUsedAt?.toISOString() ?? null,
   revoked_at: row.revokedAt?.toISOString() ?? null,
 })
