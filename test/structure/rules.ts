@@ -74,6 +74,8 @@ export const layerPlans: readonly LayerPlan[] = [
         'facts',
         'image-facts',
         'periodic',
+        'enrol-command',
+        'read-secret',
         'testing',
       ],
     ],

@@ -46,19 +46,19 @@ const limit = (env: string, what: string) => setting(env, what, z.coerce.number(
 export const configSchema = z.object({
   controlPlanes: setting(
     'DORMOUSE_AGENT_CONTROL_PLANES',
-    'base URLs of the control plane, separated by commas; one that answers is enough',
-    list.pipe(z.array(z.url()).min(1)),
+    'base URLs of the control plane, separated by commas; one that answers is enough; by default those with which the host was enrolled',
+    list.pipe(z.array(z.url()).min(1)).optional(),
   ),
   enrolToken: setting(
     'DORMOUSE_AGENT_ENROL_TOKEN',
-    'invitation of this host, needed once; create one with `dormouse admin host invite`',
+    'invitation of this host, needed once; `dormouse-agent enrol` takes it without this setting',
     z.string().min(1).optional(),
     { secret: true },
   ),
   allowHttp: setting(
     'DORMOUSE_AGENT_ALLOW_HTTP',
-    'true allows plain HTTP to other machines, for networks with trusted machines only; without it, https is required',
-    yes.prefault('false'),
+    'true allows plain HTTP to other machines, for networks with trusted machines only, and false requires https; by default what the host was enrolled with, and https without that',
+    yes.optional(),
   ),
   name: setting('DORMOUSE_AGENT_NAME', 'the name that operators see', z.string().min(1).max(100).default(hostname())),
   stateDir: setting(

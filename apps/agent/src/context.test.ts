@@ -75,7 +75,9 @@ test('plain HTTP to another machine is refused with the remedy, unless it is all
 
 test('an invitation that was declined stops the agent with the reason', async () => {
   await using on = await stage()
-  await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: 'used' })).rejects.toThrow(/409.*used before/)
+  await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: 'used' })).rejects.toThrow(
+    /refused the enrolment: the invitation was used before/,
+  )
   await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: '' })).rejects.toThrow(/dormouse admin host invite/)
 })
 

@@ -9,7 +9,7 @@ import { ActivityReports } from './desktops/activity-reports.ts'
 import type { Journal } from './desktops/journal.ts'
 import { PhaseFilter } from './desktops/report.ts'
 import type { Turns } from './desktops/turns.ts'
-import { enrolled } from './enrolment/enrol.ts'
+import { type EnrolledHost, enrolled } from './enrolment/enrol.ts'
 import type { Identity } from './enrolment/identity.ts'
 import { takeFolder } from './enrolment/possession.ts'
 import { prove } from './enrolment/prove.ts'
@@ -135,7 +135,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
   return agentOf(identity, { ...parts, driver }, control, metrics, life)
 }
 
-function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Identity> {
+function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<EnrolledHost> {
   const { stateDir, controlPlanes, enrolToken: token, name, allowHttp } = config
   return enrolled({ stateDir, controlPlanes, token, name, allowHttp, log: log.child({ module: 'enrolment' }), signal })
 }
@@ -160,7 +160,7 @@ function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs
   periodic.every(activityEveryMs, 'running execs', () => execActivity.look())
 }
 
-function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
+function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const { moveAddress } = config
   const reports = new ActivityReports(parts.activity)
   const imageFacts = new ImageFacts(parts.driver.images, parts.fetcher)
@@ -178,8 +178,8 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     }),
   )
   return new Control({
-    seeds: config.controlPlanes,
-    mayDial: dialRule({ allowHttp: config.allowHttp, log }),
+    seeds: identity.controlPlanes,
+    mayDial: dialRule({ allowHttp: identity.allowHttp, log }),
     prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),

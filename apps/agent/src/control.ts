@@ -22,6 +22,7 @@ import {
 } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { DialBack } from './commands/handler.ts'
+import { linkUrl } from './enrolment/transport.ts'
 
 export interface ControlOptions {
   /** Base URLs to start with; a replica's answer names all replicas. */
@@ -196,7 +197,5 @@ export class Control {
 }
 
 const trimmed = (url: string) => url.replace(/\/+$/, '')
-
-const linkUrl = (base: string) => `${base.replace(/^http/, 'ws')}/agent/v1/link`
 
 const channelUrl = (base: string, name: string) => `${base.replace(/^http/, 'ws')}/agent/v1/channels/${name}`

@@ -1,24 +1,12 @@
 // Guarantee: however the program is called, it ends as it should, and a start that fails prints the reason last.
-import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempDisposableSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { createLog, readConfig, whyNotStarted } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { configSchema } from './config.ts'
 import { startAgent } from './context.ts'
-
-/** SIGTERM is sent when it logs `until`. */
-async function ended(words: string[], env: Record<string, string>, until?: string) {
-  const main = join(import.meta.dirname, 'main.ts')
-  const child = spawn(process.execPath, [main, ...words], { env: { PATH: process.env.PATH!, ...env } })
-  child.stdout.on('data', (said: Buffer) => until !== undefined && said.includes(until) && child.kill('SIGTERM'))
-  const code = new Promise((resolve) => child.on('close', resolve))
-  const said = await Promise.all([text(child.stdout), text(child.stderr)])
-  const lines = said.join('').trim().split('\n')
-  return { code: await code, lines, last: lines.at(-1)! }
-}
+import { ended } from './testing/ended.ts'
 
 test('a version, an argument and an identity that are wrong, and the end of a wait', async () => {
   using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-agent-'))
@@ -34,7 +22,7 @@ test('a version, an argument and an identity that are wrong, and the end of a wa
     ended(['--version'], {}),
     ended(['--nope'], {}),
     ended([], broken),
-    ended([], waiting, 'it is retried'),
+    ended([], waiting, { until: 'it is retried' }),
   ])
   expect([version.code, version.last]).toEqual([0, expect.stringMatching(/^\d+\.\d+\.\d+$/)])
   expect([argument.code, argument.last]).toEqual([2, "unknown option '--nope'; see --help"])

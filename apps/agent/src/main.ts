@@ -1,21 +1,92 @@
-// The agent's program: reads the settings, starts the agent, and stops it on a signal.
+// The agent's program: enrols this host, or starts the agent and stops it on a signal.
 import { parseArgs } from 'node:util'
 import { unknownVariables } from '@dormouse/contract'
-import { createLog, describeConfig, failpointsFrom, readConfig, release, runProcess } from '@dormouse/process'
-import { readOrExit } from '@dormouse/process/arguments'
+import {
+  ConfigError,
+  createLog,
+  describeConfig,
+  failpointsFrom,
+  readConfig,
+  release,
+  runProcess,
+  whyNotStarted,
+} from '@dormouse/process'
+import { readOrExit, UsageError } from '@dormouse/process/arguments'
 import { configSchema } from './config.ts'
 import { startAgent } from './context.ts'
+import { enrolHost } from './enrol-command.ts'
+import { readSecret } from './read-secret.ts'
 
-const help = `dormouse-agent             run this host (configuration: docs/configuration.md)
-dormouse-agent --version   print the version`
+const help = `dormouse-agent                         run this host (configuration: docs/configuration.md)
+dormouse-agent enrol <url>[,<url>...]  make this machine a host of the control plane at these URLs; the invitation is
+                                       on standard input: dormouse admin host invite --json | jq -r .token
+  --name <name>                        the name that operators see; by default the host name
+  --allow-http                         use plain HTTP to other machines, on a network of trusted machines
+  --json                               print one line of JSON
+dormouse-agent --version               print the version`
 
-const { help: wantsHelp, version } = readOrExit(() =>
-  parseArgs({ options: { help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } } }),
-).values
+const { values, positionals } = readOrExit(() =>
+  parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: 'boolean', short: 'h' },
+      version: { type: 'boolean', short: 'v' },
+      name: { type: 'string' },
+      'allow-http': { type: 'boolean' },
+      json: { type: 'boolean' },
+    },
+  }),
+)
+const [command = 'serve', ...words] = positionals
 
-if (wantsHelp) console.log(help)
-else if (version) console.log(release.version)
+if (values.help) console.log(help)
+else if (values.version) console.log(release.version)
+else if (command === 'enrol') await answering(() => enrol(readOrExit(() => urlsIn(words))))
+else if (command !== 'serve' || words.length > 0) refuse(`unknown command ${command}`)
 else await serve()
+
+function refuse(sentence: string): void {
+  console.error(`${sentence}; see --help`)
+  process.exitCode = 2
+}
+
+/** Runs a command. Why it failed is one sentence on standard error, and 1 the exit code. */
+async function answering(run: () => Promise<void>): Promise<void> {
+  try {
+    await run()
+  } catch (error) {
+    const why = error instanceof ConfigError ? error.message : whyNotStarted(error, process.env)
+    if (why === undefined) throw error
+    console.error(`dormouse-agent: ${why}`)
+    process.exitCode = 1
+  }
+}
+
+async function enrol(controlPlanes: string[]): Promise<void> {
+  const config = readConfig(configSchema, process.env)
+  const { isNew, identity } = await enrolHost({
+    config,
+    controlPlanes,
+    name: values.name ?? config.name,
+    allowHttp: values['allow-http'] ?? config.allowHttp ?? false,
+    readInvitation: () => readSecret('Invitation: '),
+    say: console.error,
+  })
+  const { hostId, installationId } = identity
+  const answer = { host_id: hostId, installation_id: installationId, control_planes: controlPlanes, is_new: isNew }
+  if (values.json) return console.log(JSON.stringify(answer))
+  console.log(isNew ? `enrolled as host ${hostId}` : `enrolled already, as host ${hostId}`)
+  console.error('Next step: systemctl start dormouse-agent')
+}
+
+function urlsIn([text = '', ...more]: string[]): string[] {
+  if (more.length > 0) throw new UsageError(`unexpected argument '${more[0]}'`)
+  const urls = text.split(',').map((url) => url.trim().replace(/\/+$/, ''))
+  const wrong = urls.find((url) => !/^https?:\/\/\S+$/.test(url) || !URL.canParse(url))
+  if (wrong !== undefined)
+    throw new UsageError(`'${wrong}' is not the URL of a control plane, such as https://dormouse.example`)
+  return urls
+}
 
 async function serve(): Promise<void> {
   await runProcess({

@@ -1,44 +1,60 @@
-// This host's identity: its private key, which is made here and never sent, and the ids that it got for it. The file is
-// readable by its owner only.
+// This host's identity: its private key, which is made here and never sent, and the ids that it got for it. Its files are
+// readable by their owner only.
 import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto'
 import { join } from 'node:path'
 import { id, linkProofText } from '@dormouse/contract'
 import { StartError } from '@dormouse/process'
 import { z } from 'zod'
-import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
+import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
 
 const keySchema = z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string(), d: z.string() })
 const identitySchema = z.object({
   key: keySchema,
-  hostId: id.nullable(),
-  installationId: id.nullable(),
+  hostId: id,
+  installationId: id,
+  /** With which it was enrolled; settings win over both. */
+  controlPlanes: z.array(z.url()).optional(),
+  allowHttp: z.boolean().optional(),
 })
-type Stored = z.infer<typeof identitySchema>
+export type Identity = z.infer<typeof identitySchema>
 
-export interface Identity extends Stored {
-  hostId: string
-  installationId: string
+/** What a host has before it is enrolled. */
+const candidateSchema = z.object({
+  key: keySchema,
+  /** An invitation that was sent, and where: it may have been accepted although no answer came. */
+  tried: z.object({ token: z.string(), controlPlanes: z.array(z.string()) }).optional(),
+})
+export type Candidate = z.infer<typeof candidateSchema>
+
+/** Only an enrolled host has this file: its unit starts if it is there. */
+const identityFile = (stateDir: string) => join(stateDir, 'identity.json')
+const candidateFile = (stateDir: string) => join(stateDir, 'not-enrolled.json')
+
+/** The stored identity; undefined if this host is not enrolled. */
+export function loadIdentity(stateDir: string): Promise<Identity | undefined> {
+  return load(identityFile(stateDir), identitySchema)
 }
 
-/** The stored identity. A host without one gets a key, which is stored before it is used. */
-export async function loadIdentity(stateDir: string): Promise<Stored> {
+/** The key of a host that is not enrolled yet. It is stored before it is used. */
+export async function loadCandidate(stateDir: string): Promise<Candidate> {
   privateFolder(stateDir)
-  const path = join(stateDir, 'identity.json')
-  const text = await readIfThere(path)
-  if (text !== undefined) return parseIdentity(path, text)
+  const stored = await load(candidateFile(stateDir), candidateSchema)
+  if (stored) return stored
   const { privateKey } = generateKeyPairSync('ed25519')
-  const fresh: Stored = {
-    key: keySchema.parse(privateKey.export({ format: 'jwk' })),
-    hostId: null,
-    installationId: null,
-  }
-  await saveIdentity(stateDir, fresh)
+  const fresh = { key: keySchema.parse(privateKey.export({ format: 'jwk' })) }
+  await saveCandidate(stateDir, fresh)
   return fresh
 }
 
-function parseIdentity(path: string, text: string): Stored {
+export function saveCandidate(stateDir: string, candidate: Candidate): Promise<void> {
+  return writeDurably(candidateFile(stateDir), JSON.stringify(candidate))
+}
+
+async function load<S extends z.ZodType>(path: string, schema: S): Promise<z.infer<S> | undefined> {
+  const text = await readIfThere(path)
+  if (text === undefined) return undefined
   try {
-    return identitySchema.parse(JSON.parse(text))
+    return schema.parse(JSON.parse(text))
   } catch {
     // The error quotes what it cannot read, which may be the key.
     throw new StartError(
@@ -47,15 +63,13 @@ function parseIdentity(path: string, text: string): Stored {
   }
 }
 
-export async function saveIdentity(stateDir: string, identity: Stored): Promise<void> {
-  await writeDurably(join(stateDir, 'identity.json'), JSON.stringify(identity))
+export async function saveIdentity(stateDir: string, identity: Identity): Promise<void> {
+  await writeDurably(identityFile(stateDir), JSON.stringify(identity))
+  await removeDurably(candidateFile(stateDir))
 }
 
-export const isEnrolled = (stored: Stored): stored is Identity =>
-  stored.hostId !== null && stored.installationId !== null
-
 /** The part of the key that enrolment sends. */
-export function publicKeyOf({ key: { kty, crv, x } }: Stored) {
+export function publicKeyOf({ key: { kty, crv, x } }: Candidate) {
   return { kty, crv, x }
 }
 

@@ -16,23 +16,18 @@ export function isExposed(url: string): boolean {
   return family === 0 || !loopback.check(address, family === 6 ? 'ipv6' : 'ipv4')
 }
 
-export interface Transport {
-  /** The operator allows plain HTTP. */
-  allowHttp: boolean
-  log: Log
-}
-
-const remedy = 'use https://, or set DORMOUSE_AGENT_ALLOW_HTTP=true if only trusted machines are on the path'
+const remedy =
+  'use https://, or allow it with --allow-http or DORMOUSE_AGENT_ALLOW_HTTP=true if only trusted machines are on the path'
 
 /** Throws if one of these addresses may not be used. */
-export function requireSafe(urls: readonly string[], { allowHttp }: Transport): void {
+export function requireSafe(urls: readonly string[], allowHttp: boolean): void {
   const exposed = urls.find(isExposed)
   if (exposed && !allowHttp)
     throw new StartError(`${exposed} is plain HTTP to another machine, and the link could be taken over; ${remedy}`)
 }
 
 /** Whether an address may be dialled. If it may not, that is logged once. */
-export function dialRule({ allowHttp, log }: Transport): (url: string) => boolean {
+export function dialRule({ allowHttp, log }: { allowHttp: boolean; log: Log }): (url: string) => boolean {
   const logged = new Set<string>()
   return (url) => {
     if (allowHttp || !isExposed(url)) return true
@@ -41,3 +36,6 @@ export function dialRule({ allowHttp, log }: Transport): (url: string) => boolea
     return false
   }
 }
+
+/** The address of a link to the control plane at this base URL. */
+export const linkUrl = (base: string): string => `${base.replace(/\/+$/, '').replace(/^http/, 'ws')}/agent/v1/link`
