@@ -22,6 +22,16 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(stack.org.id, { max_desktops: 20_000 })
     return stack.org.id
   },
+  'POST /admin/v1/orgs/:id/suspend': async ({ stack, ask }) => {
+    const { id } = await stack.otherOrg
+    await ask(id)
+    return id
+  },
+  'POST /admin/v1/orgs/:id/resume': async ({ stack, ask }) => {
+    const { id } = await stack.otherOrg
+    await ask(id)
+    return id
+  },
   'POST /admin/v1/keys': async ({ stack, ask }) => (await ask('', { org_id: stack.org.id, name: 'ci' })).json.id,
   'DELETE /admin/v1/keys/:id': async ({ stack, ask }) => {
     const { id } = await stack.replica.parts.principals.createKey(stack.org.id, 'leaving')
@@ -125,6 +135,12 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
   'POST /admin/v1/desktops/:id/wake': async ({ stack, ask }) => {
     const { id } = await stack.desktop()
     await ask(id, { host: stack.host.name })
+    await stack.settle()
+    return id
+  },
+  'POST /admin/v1/desktops/:id/destroy': async ({ stack, ask }) => {
+    const { id } = await stack.desktop()
+    await ask(id)
     await stack.settle()
     return id
   },

@@ -30,6 +30,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'retention',
         'listeners',
         'idle',
+        'suspensions',
         'webhooks',
         'input',
         'mcp',

@@ -171,6 +171,7 @@ const look = (id: string) => `\`dormouse get ${id}\` shows its state and generat
 const folder = (id: string) => `list it: dormouse exec ${id} -- ls -la <path>`
 
 const byCode: Record<string, (id: string) => string> = {
+  org_suspended: () => 'ask who runs the service to resume it',
   stale_generation: look,
   quota_exceeded: () => '`dormouse list` shows your desktops; `dormouse destroy <id>` frees one',
   command_not_run: (id) => `check its name and --cwd; to run a shell line: dormouse exec ${id} -- sh -c '…'`,

@@ -9,6 +9,7 @@ import { openIdle } from './idle/wing.ts'
 import { openInput } from './input/wing.ts'
 import { openMcp } from './mcp/wing.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
+import { openSuspensions } from './suspensions/wing.ts'
 import type { Gauged } from './telemetry/gauges.ts'
 import { openTerminals } from './terminals/wing.ts'
 import { openUpgrades } from './upgrades/wing.ts'
@@ -19,6 +20,7 @@ const openers = {
   idle: openIdle,
   input: openInput,
   mcp: openMcp,
+  suspensions: openSuspensions,
   terminals: openTerminals,
   upgrades: openUpgrades,
   webhooks: openWebhooks,

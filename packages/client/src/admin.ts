@@ -151,22 +151,27 @@ const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...
 const desktopChanges = (http: Http) => {
   const read = (id: string, { wait, ...call }: CallOptions & { wait?: boolean } = {}) =>
     http.json<AdminOperationJson>({ ...call, method: 'GET', path: path`/admin/v1/operations/${id}`, query: { wait } })
+  const end = (id: string, verb: string, { wait = true, ...call }: CallOptions & { wait?: boolean }) =>
+    http.json<OperationJson>({
+      ...(wait && { timeoutMs: waitCallTimeoutMs }),
+      ...call,
+      method: 'POST',
+      path: path`/admin/v1/desktops/${id}/${verb}`,
+      query: wait ? { wait } : {},
+      ...sendJson({}),
+    })
   return {
     /** An operation, with the original error of a failure and when its steps began. With `wait`, it returns once settled, or after 120 s. */
     getOperation: read,
     /** Waits for an operation to settle. Throws `OperationFailedError` if it fails; its `operation` has the cause. */
     waitForOperation: (id: string, options: WaitOptions = {}) =>
       pollOperation(http, (call) => read(id, call), options) as Promise<AdminOperationJson>,
-    /** Hibernates a desktop, and waits up to 120 s for it. */
-    hibernateDesktop: (id: string, call: CallOptions = {}) =>
-      http.json<OperationJson>({
-        timeoutMs: waitCallTimeoutMs,
-        ...call,
-        method: 'POST',
-        path: path`/admin/v1/desktops/${id}/hibernate`,
-        query: { wait: true },
-        ...sendJson({}),
-      }),
+    getDesktop: (id: string, call: CallOptions = {}) =>
+      http.json<DesktopJson>({ ...call, method: 'GET', path: path`/admin/v1/desktops/${id}` }),
+    /** Hibernates a desktop, and waits up to 120 s for it, unless `wait` is false. */
+    hibernateDesktop: (id: string, call: CallOptions & { wait?: boolean } = {}) => end(id, 'hibernate', call),
+    /** Destroys a desktop with all its data, and waits up to 120 s for it, unless `wait` is false. */
+    destroyDesktop: (id: string, call: CallOptions & { wait?: boolean } = {}) => end(id, 'destroy', call),
     /** Begins the first wake of a desktop on this host, cordoned or not; no other one is tried. */
     wakeDesktop: (id: string, body: WakeOnBody, call: CallOptions = {}) =>
       http.json<OperationJson>({
@@ -192,12 +197,15 @@ const desktopChanges = (http: Http) => {
 type Post = <T>(call: CallOptions, route: string, body: object) => Promise<T>
 
 /** Organisations, their keys, and the invitations of hosts. */
-const orgsAndKeys = (http: Http, post: Post, get: Get) => ({
+const orgsAndKeys = (http: Http, post: Post, again: Again, get: Get) => ({
   createOrg: (body: CreateOrgBody, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
   listOrgs: (call: CallOptions = {}) => get<OrgsJson>(call, '/admin/v1/orgs'),
   /** Limits how many desktops an organisation may have; null applies the service's default. */
   changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
     http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),
+  /** Nothing of the organisation wakes from now on, and what is awake hibernates. Idempotent. */
+  suspendOrg: (id: string, call: CallOptions = {}) => again<OrgJson>(call, path`/admin/v1/orgs/${id}/suspend`),
+  resumeOrg: (id: string, call: CallOptions = {}) => again<OrgJson>(call, path`/admin/v1/orgs/${id}/resume`),
   /** The only response that contains the key itself. */
   createKey: (body: CreateKeyBody, call: CallOptions = {}) => post<CreatedKeyJson>(call, '/admin/v1/keys', body),
   listKeys: (orgId: string, call: CallOptions = {}) =>
@@ -236,7 +244,7 @@ export function createAdminClient(options: AdminClientOptions) {
     })
 
   return {
-    ...orgsAndKeys(http, post, get),
+    ...orgsAndKeys(http, post, again, get),
     ...operatorKeyCalls(http),
     /** What changes in all organisations and of all hosts, each event once: an iterator that reconnects. */
     events: (given: AdminEventsOptions = {}) => followEvents<AdminEventJson>(http, '/admin/v1/events', given),
@@ -262,7 +270,7 @@ export function createAdminClient(options: AdminClientOptions) {
     getDrain: (id: string, call: CallOptions = {}) => get<DrainJson>(call, path`/admin/v1/drains/${id}`),
     /** Desktops of all organisations or of one host, oldest first; 1,000 unless `limit` is given. */
     listDesktops: (
-      query: { state?: DesktopState | readonly DesktopState[]; host_id?: string; limit?: number } = {},
+      query: { state?: DesktopState | readonly DesktopState[]; host_id?: string; org_id?: string; limit?: number } = {},
       call: CallOptions = {},
     ) => get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
     ...desktopChanges(http),

@@ -18,6 +18,7 @@ export const orgJson = z
     id,
     name: z.string(),
     max_desktops: z.int().nullable().describe('How many desktops it may have; null for the default'),
+    suspended_at: time.nullable().describe('Since when nothing of it wakes; null where it is not suspended'),
     created_at: time,
   })
   .meta({ id: 'Organisation' })

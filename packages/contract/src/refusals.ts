@@ -28,6 +28,11 @@ export const refusals = {
     what: 'the credential does not allow this',
     next: 'ask the operator for a credential that does',
   },
+  org_suspended: {
+    status: 403,
+    what: 'the organisation is suspended: its desktops sleep and keep everything',
+    next: 'ask the operator to resume it',
+  },
   not_found: {
     status: 404,
     what: 'not found, or in another organisation',

@@ -46,8 +46,24 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
     .action(async (options: JsonOption) => {
       const found = await operator().listOrgs({ signal })
       const byDefault = `${found.default_max_desktops} (default)`
-      const rows = found.orgs.map((one) => [one.id, one.name, one.max_desktops ?? byDefault, one.created_at])
-      show(options, found, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
+      const rows = found.orgs.map((one) => [
+        ...[one.id, one.name, one.max_desktops ?? byDefault, one.created_at, one.suspended_at],
+      ])
+      show(options, found, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED', 'SUSPENDED'], rows))
+    })
+  withJson(command.command('suspend'), `dormouse admin org suspend ${org}`)
+    .description('let no desktop of an organisation wake; those that are awake hibernate, and nothing is lost')
+    .argument('<id>', 'organisation')
+    .action(async (id: string, options: JsonOption) => {
+      const suspended = await operator().suspendOrg(id, { signal })
+      show(options, suspended, () => `${suspended.name} is suspended: its desktops hibernate, and none wakes\n`)
+    })
+  withJson(command.command('resume'), `dormouse admin org resume ${org}`)
+    .description('let the desktops of a suspended organisation wake again')
+    .argument('<id>', 'organisation')
+    .action(async (id: string, options: JsonOption) => {
+      const resumed = await operator().resumeOrg(id, { signal })
+      show(options, resumed, () => `${resumed.name} is not suspended: its desktops can be woken\n`)
     })
   withJson(command.command('limit'), `dormouse admin org limit ${org} --max-desktops 500`)
     .description('limit how many desktops an organisation may have; existing ones stay')

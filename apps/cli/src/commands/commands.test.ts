@@ -252,6 +252,27 @@ test('operators make, list, change and revoke their own keys, and revoke invitat
   ])
 })
 
+test('operators list desktops of a host by its name, hibernate and destroy them, and suspend an organisation', async () => {
+  const { dormouse, seen } = await start(({ method, path }) => {
+    if (path.endsWith('/hosts')) return { body: { hosts: [{ id: operationId, name: 'rack4-2' }] } }
+    if (path.includes('/orgs/')) return { body: { id: desktopId, name: 'acme', suspended_at: 'now' } }
+    if (path.includes('/operations/')) return { body: succeeded({ kind: 'destroy' }) }
+    if (method === 'POST') return { status: 202, body: operation({ kind: 'destroy' }) }
+    return { body: path.endsWith('/desktops') ? { desktops: [desktop()] } : desktop() }
+  })
+  const admin = (...args: string[]) => dormouse(['admin', ...args])
+  expect((await admin('desktop', 'list', '--host', 'rack4-2', '--state', 'awake')).stdout).toContain(desktopId)
+  expect(Object.fromEntries(seen[1]!.query)).toEqual({ host_id: operationId, state: 'awake' })
+  expect(await admin('desktop', 'list', '--host', 'nobody')).toMatchObject({ code: exitCodes.notFound })
+  expect((await admin('desktop', 'get', desktopId)).stdout).toContain('organisation')
+  expect(JSON.parse((await admin('desktop', 'hibernate', desktopId, '--no-wait', '--json')).stdout).state).toBe(
+    'pending',
+  )
+  expect((await admin('desktop', 'destroy', desktopId)).stdout).toContain(`${desktopId} is `)
+  expect((await admin('org', 'suspend', desktopId)).stdout).toMatch(/^acme is suspended/)
+  expect((await admin('org', 'resume', desktopId)).stdout).toMatch(/^acme is not suspended/)
+})
+
 test('the audit log shows names, and with --json one entry a line, over all its pages', async () => {
   const entry = { id: 2, at: 'now', actor: 'key:x', action: 'org.create', subject: desktopId, details: {} }
   const named = { ...entry, actor_name: 'alice', subject_name: 'acme' }

@@ -109,8 +109,11 @@ function listing(desktops: DesktopJson[]): string {
   return table(['ID', 'STATE', 'TIER', 'IMAGE', 'GENERATION', 'CREATED'], rows)
 }
 
-function describe(desktop: DesktopJson): string {
-  return fields({
+const describe = (desktop: DesktopJson): string => fields(described(desktop))
+
+/** What is shown of a desktop, by its names for people. */
+export function described(desktop: DesktopJson): Record<string, string | number | null | undefined> {
+  return {
     id: desktop.id,
     state: desktop.state,
     tier: desktop.tier,
@@ -122,5 +125,5 @@ function describe(desktop: DesktopJson): string {
     ...(desktop.failure && { failure: desktop.failure }),
     created: desktop.created_at,
     updated: desktop.updated_at,
-  })
+  }
 }

@@ -82,7 +82,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
           200: 'The key was used by this organisation before: the existing desktop',
           201: 'The desktop that this request created',
         },
-        problems: [409],
+        problems: [403, 409],
       },
     },
     async (request, reply) => {
@@ -225,7 +225,7 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
           200: 'The operation has settled, or it is still `pending` or `running` after a wait of 120 s',
           202: 'The operation is queued',
         },
-        problems: [404, 409],
+        problems: kind === 'wake' ? [403, 404, 409] : [404, 409],
       },
       preValidation: async (request) => {
         // Only a missing body is replaced: `null` is a body, and not a valid one.
@@ -280,12 +280,17 @@ export function desktopAdminRoutes(app: App, options: DesktopRoutesOptions): voi
   const query = z.object({
     state: statesQuery,
     host_id: id.optional(),
+    org_id: id.optional(),
     limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
   })
   app.get('/desktops', { schema: { querystring: query, response: { 200: desktopListJson } } }, async (request) => {
-    const { state, host_id: hostId = null, limit } = request.query
-    return { desktops: await desktops.listAny({ states: statesOf(state), hostId, limit }) }
+    const { state, host_id: hostId, org_id: orgId, limit } = request.query
+    return { desktops: await desktops.listAny({ states: statesOf(state), hostId, orgId, limit }) }
   })
+
+  app.get('/desktops/:id', { schema: { params, response: { 200: desktopJson } } }, async (request) =>
+    desktops.showAny(request.params.id),
+  )
 
   app.get(
     '/deferred-commands',
@@ -298,21 +303,23 @@ export function desktopAdminRoutes(app: App, options: DesktopRoutesOptions): voi
     async (request) => ({ deferred_commands: await deferred.list(pool, request.query.limit) }),
   )
 
-  app.post(
-    '/desktops/:id/hibernate',
-    {
-      schema: {
-        act: 'desktop.hibernate',
-        params,
-        querystring: waitQuery,
-        response: { 200: operationJson, 202: operationJson },
+  for (const kind of ['hibernate', 'destroy'] as const) {
+    app.post(
+      `/desktops/:id/${kind}`,
+      {
+        schema: {
+          act: `desktop.${kind}`,
+          params,
+          querystring: waitQuery,
+          response: { 200: operationJson, 202: operationJson },
+        },
       },
-    },
-    async (request, reply) => {
-      leadership.require()
-      return requestAsOperator(options, request, reply, 'hibernate')
-    },
-  )
+      async (request, reply) => {
+        leadership.require()
+        return requestAsOperator(options, request, reply, kind)
+      },
+    )
+  }
 
   app.post(
     '/desktops/:id/wake',

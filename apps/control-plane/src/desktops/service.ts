@@ -8,7 +8,7 @@ import {
   newId,
   type OperationJson,
   type OperationRequester,
-  type Refusal,
+  Refusal,
   type RequestKind,
   refusals,
   refuse,
@@ -29,6 +29,7 @@ import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
+import { isSuspended } from '../principals/store.ts'
 import { change, type IdleSettings } from './idle-settings.ts'
 import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
@@ -151,7 +152,12 @@ export class Desktops {
       if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
       return done
     }
-    return this.#options.quota.within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
+    return this.#options.quota
+      .within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
+      .catch((error) => {
+        if (!isOfSuspended(error)) throw error
+        return replayOr(() => refuseWith(error))
+      })
   }
 
   /** Returns an earlier desktop with this key; otherwise calls `otherwise`. */
@@ -206,6 +212,11 @@ export class Desktops {
   /** For operators: the desktops of every organisation. */
   listAny(params: Parameters<typeof listAny>[1]): Promise<DesktopJson[]> {
     return retryWhileUnavailable(() => listAny(this.#options.pool, params))
+  }
+
+  /** For operators: a desktop of any organisation, also a destroyed one. */
+  async showAny(id: string): Promise<DesktopJson> {
+    return (await this.listAny({ id, limit: 1 }))[0] ?? refuseNotFound()
   }
 
   /** For operators: a request on behalf of the desktop's organisation. */
@@ -308,7 +319,8 @@ export class Desktops {
     const locked = store.lock(tx, caller.orgId, id)
     // Read under the lock: a concurrent request with this key has committed by then.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
-    const [found, earlier, line] = await together([locked, keyed, lineOf(tx, id)])
+    const suspended = kind === 'wake' ? isSuspended(tx, caller.orgId) : Promise.resolve(false)
+    const [found, earlier, line, isAsleep] = await together([locked, keyed, lineOf(tx, id), suspended])
     const desktop = found ?? refuseNotFound()
     if (earlier) {
       return {
@@ -322,6 +334,7 @@ export class Desktops {
       const generations = { expected: params.expectedGeneration, current: desktop.generation }
       refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
+    if (isAsleep) refuse('org_suspended')
     requireLegal(kind, desktop, line)
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
@@ -371,6 +384,8 @@ export class Desktops {
     return { operation, replay: 'no' as const, term, superseded }
   }
 }
+
+const isOfSuspended = (error: unknown): error is Refusal => error instanceof Refusal && error.code === 'org_suspended'
 
 function refuseWith(refusal: Refusal): never {
   throw refusal

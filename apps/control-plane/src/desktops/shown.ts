@@ -83,15 +83,23 @@ export function listQuery({ orgId, states, before, limit }: ListParams) {
   }
 }
 
-/** For operators: desktops of every organisation, or those bound to one host, oldest first. */
-export async function listAny(
-  db: Db,
-  { states, hostId, limit }: { states: DesktopState[] | null; hostId: string | null; limit: number },
-): Promise<DesktopJson[]> {
+interface AnyParams {
+  /** Without it all that are not destroyed, or the one with `id`. */
+  states?: DesktopState[] | null
+  hostId?: string
+  orgId?: string
+  id?: string
+  limit: number
+}
+
+/** For operators: desktops of every organisation, or some of them, oldest first. */
+export async function listAny(db: Db, { states = null, hostId, orgId, id, limit }: AnyParams): Promise<DesktopJson[]> {
   const values: unknown[] = [limit]
+  const inState = states === null ? `d.state <> 'destroyed'` : `d.state = any($${values.push(states)})`
   const which = [
-    states === null ? `d.state <> 'destroyed'` : `d.state = any($${values.push(states)})`,
-    ...(hostId === null ? [] : [`d.host_id = $${values.push(hostId)}`]),
+    id === undefined ? inState : `d.id = $${values.push(id)}`,
+    ...(hostId === undefined ? [] : [`d.host_id = $${values.push(hostId)}`]),
+    ...(orgId === undefined ? [] : [`d.org_id = $${values.push(orgId)}`]),
   ]
   const { rows } = await db.query<DesktopJson>({
     text: `select ${columns} from desktops d where ${which.join(' and ')} order by d.id limit $1`,

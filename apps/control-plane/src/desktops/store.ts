@@ -6,6 +6,7 @@ import {
   type DesktopState,
   inventoryBuckets,
   type RefusalCode,
+  refuse,
   type Tier,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
@@ -72,17 +73,19 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
   return rows[0]
 }
 
-/** The organisation's limit, and its desktops counted up to that limit. */
+/** The organisation's limit, and its desktops counted up to that limit. Refuses if the organisation is suspended. */
 export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise<{ limit: number; desktops: number }> {
-  const { rows } = await db.query<{ limit: number; desktops: number }>({
+  const { rows } = await db.query<{ limit: number; desktops: number; suspended: boolean }>({
     name: 'desktops-quota',
     text: `select o.max as "limit", (
              select count(*)::int from (
-               select 1 from desktops where org_id = $1 and state <> 'destroyed' limit o.max) counted) as desktops
-           from (select coalesce((select max_desktops from organisations where id = $1), $2::int) as max) o`,
+               select 1 from desktops where org_id = $1 and state <> 'destroyed' limit o.max) counted) as desktops, o.suspended
+           from (select coalesce(max(max_desktops), $2::int) as max, count(suspended_at) > 0 as suspended
+                 from organisations where id = $1) o`,
     values: [orgId, byDefault],
   })
-  return rows[0]!
+  const { suspended, ...quota } = rows[0]!
+  return suspended ? refuse('org_suspended') : quota
 }
 
 export async function findByKey(db: Db, orgId: string, key: string): Promise<DesktopRow | undefined> {

@@ -77,7 +77,11 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     detail: messageOf('unauthenticated'),
     headers: { 'www-authenticate': headerRef('Challenge') },
   },
-  403: { what: 'The credential does not allow this', code: 'forbidden', detail: messageOf('forbidden') },
+  403: {
+    what: 'The credential does not allow this, or the organisation is suspended',
+    code: 'forbidden',
+    detail: messageOf('forbidden'),
+  },
   404: {
     what: 'Not found, or in another organisation; the response is the same for both',
     code: 'not_found',

@@ -39,6 +39,17 @@ export function principalRoutes(
     async (request) => principals.limitOrg(request.params.id, request.body.max_desktops, noteOf(request)),
   )
 
+  for (const [verb, suspended] of [
+    ['suspend', true],
+    ['resume', false],
+  ] as const) {
+    app.post(
+      `/orgs/:id/${verb}`,
+      { schema: { act: `org.${verb}`, params: z.object({ id }), response: { 200: orgJson } } },
+      async (request) => principals.suspendOrg(request.params.id, suspended, noteOf(request)),
+    )
+  }
+
   app.post(
     '/keys',
     { schema: { act: 'key.create', body: createKeyBody, response: { 201: createdKeyJson } } },

@@ -210,6 +210,15 @@ export class Principals {
     })
   }
 
+  /** Nothing of a suspended organisation wakes, and what is awake hibernates. Idempotent. */
+  suspendOrg(id: string, suspended: boolean, note: Note = unnoted): Promise<OrgJson> {
+    return transaction(this.#pool, async (tx) => {
+      const { org, changed } = (await store.suspendOrg(tx, id, suspended)) ?? unknownOrg()
+      await note(tx, id, changed ? { name: org.name } : null)
+      return org
+    })
+  }
+
   /** Creates a customer's key. The key is returned here and never shown again. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
     const { key, row } = await this.#insertKey('customer', { orgId, name }, note)

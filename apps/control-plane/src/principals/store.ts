@@ -22,15 +22,17 @@ interface OrgRow {
   id: string
   name: string
   maxDesktops: number | null
+  suspendedAt: Date | null
   createdAt: Date
 }
 
-const orgColumns = 'id, name, max_desktops as "maxDesktops", created_at as "createdAt"'
+const orgColumns = 'id, name, max_desktops as "maxDesktops", suspended_at as "suspendedAt", created_at as "createdAt"'
 
-const orgToJson = ({ id, name, maxDesktops, createdAt }: OrgRow): OrgJson => ({
+const orgToJson = ({ id, name, maxDesktops, suspendedAt, createdAt }: OrgRow): OrgJson => ({
   id,
   name,
   max_desktops: maxDesktops,
+  suspended_at: suspendedAt?.toISOString() ?? null,
   created_at: createdAt.toISOString(),
 })
 
@@ -60,6 +62,32 @@ export async function limitOrg(
   if (!before) return undefined
   await db.query('update organisations set max_desktops = $2 where id = $1', [id, maxDesktops])
   return { org: orgToJson({ ...before, maxDesktops }), before: before.maxDesktops }
+}
+
+/** Undefined if there is no such organisation; `changed` is false if it was so before. */
+export async function suspendOrg(
+  db: Db,
+  id: string,
+  suspended: boolean,
+): Promise<{ org: OrgJson; changed: boolean } | undefined> {
+  const { rows } = await db.query<OrgRow>(
+    `update organisations set suspended_at = case when $2 then now() end
+     where id = $1 and (suspended_at is not null) <> $2 returning ${orgColumns}`,
+    [id, suspended],
+  )
+  const [now] = rows[0]
+    ? rows
+    : (await db.query<OrgRow>(`select ${orgColumns} from organisations where id = $1`, [id])).rows
+  return now && { org: orgToJson(now), changed: rows.length > 0 }
+}
+
+export async function isSuspended(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'orgs-suspended',
+    text: 'select 1 from organisations where id = $1 and suspended_at is not null',
+    values: [id],
+  })
+  return rowCount === 1
 }
 
 export async function orgExists(db: Db, id: string): Promise<boolean> {
