@@ -76,6 +76,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'image-facts',
         'periodic',
         'enrol-command',
+        'check-command',
         'read-secret',
         'testing',
       ],

@@ -1,17 +1,23 @@
-// The agent's program: enrols this host, or starts the agent and stops it on a signal.
+// The agent's program: enrols this host, looks at what it needs, or starts the agent and stops it on a signal.
 import { parseArgs } from 'node:util'
 import { unknownVariables } from '@dormouse/contract'
 import {
+  type Check,
   ConfigError,
   createLog,
   describeConfig,
   failpointsFrom,
+  ok,
   readConfig,
   release,
+  runChecks,
   runProcess,
+  StartError,
+  warning,
   whyNotStarted,
 } from '@dormouse/process'
 import { readOrExit, UsageError } from '@dormouse/process/arguments'
+import { checksOf } from './check-command.ts'
 import { configSchema } from './config.ts'
 import { startAgent } from './context.ts'
 import { enrolHost } from './enrol-command.ts'
@@ -21,9 +27,11 @@ const help = `dormouse-agent                         run this host (configuratio
 dormouse-agent enrol <url>[,<url>...]  make this machine a host of the control plane at these URLs; the invitation is
                                        on standard input: dormouse admin host invite --json | jq -r .token
   --name <name>                        the name that operators see; by default the host name
-  --allow-http                         use plain HTTP to other machines, on a network of trusted machines
-  --json                               print one line of JSON
-dormouse-agent --version               print the version`
+dormouse-agent check [<url>[,<url>...]]  look at settings, control plane, libvirt, network, folders; changes nothing
+dormouse-agent --version               print the version
+
+  --allow-http  to enrol and check: use plain HTTP to other machines, on a network of trusted machines
+  --json        to enrol and check: print one line of JSON`
 
 const { values, positionals } = readOrExit(() =>
   parseArgs({
@@ -38,10 +46,13 @@ const { values, positionals } = readOrExit(() =>
   }),
 )
 const [command = 'serve', ...words] = positionals
+const knownSettings = describeConfig(configSchema).map(({ name }) => name)
 
 if (values.help) console.log(help)
 else if (values.version) console.log(release.version)
 else if (command === 'enrol') await answering(() => enrol(readOrExit(() => urlsIn(words))))
+else if (command === 'check')
+  await answering(() => check(readOrExit(() => (words.length > 0 ? urlsIn(words) : undefined))))
 else if (command !== 'serve' || words.length > 0) refuse(`unknown command ${command}`)
 else await serve()
 
@@ -79,6 +90,28 @@ async function enrol(controlPlanes: string[]): Promise<void> {
   console.error('Next step: systemctl start dormouse-agent')
 }
 
+async function check(controlPlanes: string[] | undefined): Promise<void> {
+  const unknown = unknownVariables(process.env, knownSettings)
+  const settings: Check = {
+    name: 'settings',
+    look: async () => (unknown.length > 0 ? warning(unknown.join('; '), 'correct or remove them') : ok('valid')),
+  }
+  const isWell = await runChecks(await withSettings(settings, controlPlanes), values.json ?? false, console.log)
+  process.exitCode = isWell ? 0 : 1
+}
+
+/** Without valid settings, nothing else can be looked at. */
+async function withSettings(settings: Check, controlPlanes: string[] | undefined): Promise<Check[]> {
+  try {
+    const config = readConfig(configSchema, process.env)
+    return [settings, ...(await checksOf({ config, controlPlanes, allowHttp: values['allow-http'] ?? false }))]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const why = new StartError(error.problems.join('\n'))
+    return [{ name: 'settings', look: () => Promise.reject(why) }]
+  }
+}
+
 function urlsIn([text = '', ...more]: string[]): string[] {
   if (more.length > 0) throw new UsageError(`unexpected argument '${more[0]}'`)
   const urls = text.split(',').map((url) => url.trim().replace(/\/+$/, ''))
@@ -93,8 +126,7 @@ async function serve(): Promise<void> {
     name: 'agent',
     start: async (lifetime) => {
       lifetime.log.info(release, 'starting')
-      const known = describeConfig(configSchema).map(({ name }) => name)
-      for (const sentence of unknownVariables(process.env, known)) lifetime.log.warn(sentence)
+      for (const sentence of unknownVariables(process.env, knownSettings)) lifetime.log.warn(sentence)
       const config = readConfig(configSchema, process.env)
       lifetime.log = createLog({ name: 'agent', level: config.logLevel })
       const failpoints = failpointsFrom(config.failpoints)

@@ -32,6 +32,7 @@ export class ControlPlane {
   /** How many hosts were authenticated here. */
   proven = 0
   readonly #server = createServer((request, response) => {
+    if (request.url === '/readyz') return void response.end()
     void this.#enrol(request).then((answer) => {
       response.writeHead(answer ? 201 : 409, { 'content-type': 'application/json' })
       response.end(JSON.stringify(answer ?? { detail: 'the invitation was used before' }))
