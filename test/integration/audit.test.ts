@@ -68,6 +68,11 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(stack.host.name)
     return stack.host.id
   },
+  'POST /admin/v1/hosts/:host/rotate-key': async ({ stack, ask }) => {
+    await ask(stack.host.name)
+    await stack.linked(stack.host)
+    return stack.host.id
+  },
   'POST /admin/v1/hosts/:host/drop-warm-copies': async ({ stack, ask }) => {
     await ask(stack.host.name)
     return stack.host.id

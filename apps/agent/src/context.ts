@@ -10,9 +10,9 @@ import type { Journal } from './desktops/journal.ts'
 import { PhaseFilter } from './desktops/report.ts'
 import type { Turns } from './desktops/turns.ts'
 import { type EnrolledHost, enrolled } from './enrolment/enrol.ts'
+import { HostKey } from './enrolment/host-key.ts'
 import type { Identity } from './enrolment/identity.ts'
 import { takeFolder } from './enrolment/possession.ts'
-import { prove } from './enrolment/prove.ts'
 import { dialRule } from './enrolment/transport.ts'
 import { Facts } from './facts.ts'
 import { sayHeartbeat, sayHello } from './hello.ts'
@@ -177,16 +177,23 @@ function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, tele
       ...(config.templatesMiB > 0 && { templates: parts.templates.facts }),
     }),
   )
-  return new Control({
+  const hostKey = new HostKey({
+    stateDir: config.stateDir,
+    identity,
+    replaced: () => control.redial(),
+    log: log.child({ module: 'enrolment' }),
+  })
+  const control = new Control({
     seeds: identity.controlPlanes,
     mayDial: dialRule({ allowHttp: identity.allowHttp, log }),
-    prove: (hands) => prove(hands, identity),
-    handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
+    prove: (hands) => hostKey.prove(hands),
+    handlers: (dialBack) => linkHandlers({ ...parts, hostKey }, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
     heard: (answer) => parts.withoutLeader.heard(answer),
     heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
     log: log.child({ module: 'control' }),
   })
+  return control
 }
 
 async function showMetrics(

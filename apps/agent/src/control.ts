@@ -89,6 +89,11 @@ export class Control {
     }
   }
 
+  /** Opens each link again; the commands in flight are repeated by who sent them. */
+  redial(): void {
+    for (const { line } of this.#links.values()) void line.peer?.close(4002, 'the host proves itself again')
+  }
+
   /** Closes all links and all channels. */
   async close(): Promise<void> {
     this.#closed = true

@@ -62,7 +62,7 @@ export interface PartsOptions {
   guestLog: Log
 }
 
-export interface Parts extends CommandDeps {
+export interface Parts extends Omit<CommandDeps, 'hostKey'> {
   watch: Watch
   space: Space
   eviction: ImageEviction

@@ -120,6 +120,9 @@ const hostChanges = (again: Again) => ({
   /** Ends the paused copies that a host keeps of sleeping desktops; those sleep on. Idempotent. */
   dropWarmCopies: (host: string, call: CallOptions = {}) =>
     again<DroppedJson>(call, path`/admin/v1/hosts/${host}/drop-warm-copies`),
+  /** Replaces the key of a linked host, which links again with the new one. Its desktops are not touched. */
+  rotateHostKey: (host: string, call: CallOptions = {}) =>
+    again<{ host_id: string }>(call, path`/admin/v1/hosts/${host}/rotate-key`),
   /** Ends a cordon. Idempotent. */
   uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
 })

@@ -14,6 +14,13 @@ const mostImages = 1_000
 const mostFetches = 100
 const mostReplicas = 100
 
+export const hostPublicKey = z.object({
+  kty: z.literal('OKP'),
+  crv: z.literal('Ed25519'),
+  x: z.string().regex(/^[\w-]{43}$/, 'must be 32 bytes in base64url'),
+})
+export type HostPublicKey = z.infer<typeof hostPublicKey>
+
 /** Enrolment: a one-time token and a public key against a host id. */
 export const enrolBody = z.object({
   token: z.string().min(1).max(200),
@@ -22,11 +29,7 @@ export const enrolBody = z.object({
     .min(1)
     .max(100)
     .regex(/^[^\p{C}]*$/u, 'must be printable'),
-  public_key: z.object({
-    kty: z.literal('OKP'),
-    crv: z.literal('Ed25519'),
-    x: z.string().regex(/^[\w-]{43}$/, 'must be 32 bytes in base64url'),
-  }),
+  public_key: hostPublicKey,
 })
 export type EnrolBody = z.infer<typeof enrolBody>
 export const enrolledJson = z.object({ host_id: id, installation_id: id })

@@ -1,7 +1,7 @@
 // The control plane's commands to agents. Each requests a result and is idempotent.
 import { z } from 'zod'
 import { guestActivity, idleCondition } from './activity.ts'
-import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
+import { hostPublicKey, inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, listOf, said } from './bounds.ts'
 import { clipboardCommands } from './clipboard.ts'
 import { guestCommands } from './guest-calls.ts'
@@ -198,6 +198,8 @@ export const commands = {
   },
   /** The warm copies of sleeping desktops are ended: all of them, whatever wakes meanwhile. */
   'host.dropWarmCopies': { payload: z.object({}), result: z.object({ dropped: z.int().min(0) }) },
+  /** The host keeps a new key beside its present one, with which it links if that is refused. The same until it is used. */
+  'key.renew': { payload: z.object({}), result: z.object({ publicKey: hostPublicKey }) },
   /** What is at the source of an image. Nothing but its manifest is read. */
   'image.inspect': {
     payload: z.object({ source: imageSource }),

@@ -12,6 +12,7 @@ import type { Failpoints } from '@dormouse/process'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import { explainSilence, requireUnpaused, type SilenceDeps } from '../desktops/silent-guests.ts'
 import type { Templates } from '../desktops/templates.ts'
+import type { HostKey } from '../enrolment/host-key.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Appends, Transfers } from '../guest/transfers.ts'
 import type { GuestWatches } from '../guest/watches.ts'
@@ -51,12 +52,14 @@ export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
   pictures: PictureEncoder
   screenClients: ScreenClients
   templates: Templates
+  hostKey: Pick<HostKey, 'renew'>
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   ...desktopHandlers,
   ...moveHandlers,
   ...imageHandlers,
+  'key.renew': async ({ hostKey }) => ({ publicKey: await hostKey.renew() }),
   'guest.call': guestCall,
   'guest.stream': guestStream,
   'stream.open': openStream,

@@ -10,6 +10,8 @@ import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mech
 const keySchema = z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string(), d: z.string() })
 const identitySchema = z.object({
   key: keySchema,
+  /** The key that replaces it as soon as a control plane accepts it. */
+  nextKey: keySchema.optional(),
   hostId: id,
   installationId: id,
   /** With which it was enrolled; settings win over both. */
@@ -40,10 +42,14 @@ export async function loadCandidate(stateDir: string): Promise<Candidate> {
   privateFolder(stateDir)
   const stored = await load(candidateFile(stateDir), candidateSchema)
   if (stored) return stored
-  const { privateKey } = generateKeyPairSync('ed25519')
-  const fresh = { key: keySchema.parse(privateKey.export({ format: 'jwk' })) }
+  const fresh = { key: newKey() }
   await saveCandidate(stateDir, fresh)
   return fresh
+}
+
+export function newKey(): Candidate['key'] {
+  const { privateKey } = generateKeyPairSync('ed25519')
+  return keySchema.parse(privateKey.export({ format: 'jwk' }))
 }
 
 export function saveCandidate(stateDir: string, candidate: Candidate): Promise<void> {
@@ -69,7 +75,7 @@ export async function saveIdentity(stateDir: string, identity: Identity): Promis
 }
 
 /** The part of the key that enrolment sends. */
-export function publicKeyOf({ key: { kty, crv, x } }: Candidate) {
+export function publicKeyOf({ key: { kty, crv, x } }: Pick<Candidate, 'key'>) {
   return { kty, crv, x }
 }
 

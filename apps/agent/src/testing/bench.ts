@@ -147,10 +147,13 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.#parts = {
       ...parts,
       driver,
-      handlers: linkHandlers(parts, {
-        dialBack: (token, signal) => this.dialBack(token, signal),
-        observe: (_call, work) => work(),
-      }),
+      handlers: linkHandlers(
+        { ...parts, hostKey: { renew: () => Promise.reject(new Error('no host')) } },
+        {
+          dialBack: (token, signal) => this.dialBack(token, signal),
+          observe: (_call, work) => work(),
+        },
+      ),
     }
   }
 

@@ -12,8 +12,11 @@ import {
 import type { AnyDriver } from '../make-driver.ts'
 import type { Bench } from './bench.ts'
 
-/** `input.interrupt` reaches a batch, and no guest. */
-type WayIn = Exclude<CommandName, `${'desktop' | 'host' | 'move' | 'image' | 'guest'}.${string}` | 'input.interrupt'>
+/** `input.interrupt` reaches a batch, and `key.renew` the host: no guest. */
+type WayIn = Exclude<
+  CommandName,
+  `${'desktop' | 'host' | 'move' | 'image' | 'guest' | 'key'}.${string}` | 'input.interrupt'
+>
 
 const channel = 'channel-of-a-test'
 const timeoutSecs = 10

@@ -97,6 +97,13 @@ function addHosts(command: Command, context: Context): void {
       const open = await operator().uncordonHost(host, { signal })
       show(options, open, () => `${open.name} is not cordoned: it gets new desktops\n`)
     })
+  withJson(command.command('rotate-key'), 'dormouse admin host rotate-key rack4-2')
+    .description('replace the key with which a linked host proves itself; its desktops are not touched')
+    .argument('<host>', 'name or id')
+    .action(async (host: string, options: JsonOption) => {
+      const rotated = await operator().rotateHostKey(host, { signal })
+      show(options, rotated, () => `${host} has a new key, and nobody links with the old one\n`)
+    })
   withJson(command.command('drop-warm'), 'dormouse admin host drop-warm rack4-2')
     .description('free the memory that a host uses for paused copies of sleeping desktops; they wake from disk then')
     .argument('<host>', 'name or id')

@@ -132,7 +132,7 @@ export class Links extends EventEmitter<Events> {
     throw refusalWithCause('host_unreachable', 'the host sent an invalid answer', { mayBeDone: true })
   }
 
-  /** Closes the link of a host that was removed. */
+  /** Closes the link of a host that was removed, or whose key was replaced. */
   async disconnect(hostId: string, reason: string): Promise<void> {
     await this.#peers.get(hostId)?.close(4001, reason)
   }

@@ -63,6 +63,11 @@ export function hostAdminRoutes(app: App, { hosts, leadership }: { hosts: Hosts;
     )
   }
   app.post(
+    '/hosts/:host/rotate-key',
+    { schema: { act: 'host.rotate-key', params, response: { 200: z.object({ host_id: id }) } } },
+    async (request) => ({ host_id: await hosts.rotateKey(request.params.host, noteOf(request)) }),
+  )
+  app.post(
     '/hosts/:host/drop-warm-copies',
     { schema: { act: 'host.drop-warm-copies', params, response: { 200: droppedJson } } },
     async (request) => ({ dropped: await hosts.dropWarmCopies(request.params.host, noteOf(request)) }),

@@ -26,6 +26,7 @@ import { outlook } from './outlook.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
+import { replaceKey } from './proof-store.ts'
 import { endQuarantine, quarantine } from './quarantine.ts'
 import * as reservations from './reservations.ts'
 import * as store from './store.ts'
@@ -296,6 +297,22 @@ export class Hosts {
     return dropped
   }
 
+  /**
+   * Replaces the key of a host that is linked. It links again with the new one, to each replica, and nobody else has it. If the
+   * host does not get to know that it is stored, it links with either key.
+   */
+  async rotateKey(idOrName: string, note: Note): Promise<string> {
+    const { pool, links } = this.#options
+    const { id, name } = await findPresent(pool, idOrName)
+    const { publicKey } = await links.command(id, 'key.renew', {}, { timeoutMs: renewMs })
+    await transaction(pool, async (tx) => {
+      await replaceKey(tx, id, publicKey)
+      await note(tx, id, { name })
+    })
+    await links.disconnect(id, 'the key of the host was replaced')
+    return id
+  }
+
   /** The id of the one host with that id or name that is not removed. */
   async idOf(db: Db, idOrName: string): Promise<string> {
     return (await findPresent(db, idOrName)).id
@@ -369,6 +386,7 @@ export class Hosts {
 
 /** The one host with that id or name that is not removed. */
 const dropMs = 60_000
+const renewMs = 15_000
 
 async function findPresent(db: Db, idOrName: string): Promise<store.NamedHost> {
   const [host, another] = await store.findNamed(db, idOrName)
