@@ -4,6 +4,7 @@ import { type About, CliError, exitCodes } from './failures.ts'
 import type { Env, KeyField } from './profiles.ts'
 import { findService, misspelt } from './service.ts'
 import { json, type Terminal } from './terminal.ts'
+import { trustMachine } from './trust.ts'
 
 export interface Context {
   terminal: Terminal
@@ -29,6 +30,7 @@ export interface Context {
 export function createContext(terminal: Terminal, env: Env, folders: string[]): Context {
   const find = (field: KeyField) => {
     const found = findService({ env, folders, profile: context.profile }, field)
+    trustMachine(found.baseUrl)
     context.about.urlOf = found.urlOf
     context.about.keyOf = found.keyOf
     return found

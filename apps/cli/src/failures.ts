@@ -235,7 +235,7 @@ const toConnect: Record<ConnectionError['why'], string> = {
   bad_port: 'set DORMOUSE_URL, and PORT where the service starts, to another port, such as 8080',
   not_http: 'check that DORMOUSE_URL is the service’s address',
   untrusted:
-    'NODE_EXTRA_CA_CERTS=/path/to/ca.pem dormouse …, or ask who runs the service for a certificate of a public CA',
+    'NODE_EXTRA_CA_CERTS=/path/to/ca.pem dormouse …, or add the CA to the trust store of this machine, which is read by Node 22.19 or later, or ask who runs the service for a certificate of a public CA',
   expired: 'tell who runs the service to renew its certificate, if the clock of this machine is right',
   wrong_name: 'set DORMOUSE_URL to a name that the certificate has',
   tls: 'correct the scheme or the port in DORMOUSE_URL',

@@ -39,7 +39,7 @@ Environment:
   DORMOUSE_OPERATOR_KEY  operator key, for admin commands
   DORMOUSE_PROFILE       profile to use; see \`dormouse login --help\`
   DORMOUSE_DATA          folder of a local service; its local.json has address and keys
-  NODE_EXTRA_CA_CERTS    file with the certificate of a CA of your own, if the service has one
+  NODE_EXTRA_CA_CERTS    file with the certificate of a CA of your own; the trust store of this machine counts, too
 Without them, dormouse uses the profile that \`dormouse login\` has kept, or the nearest .dormouse/local.json, which
 \`npm start\` writes.
 

@@ -37,10 +37,10 @@ async function here(env: Record<string, string>) {
   return dormouse(['usage'], { env })
 }
 
-function elsewhere(env: Record<string, string>, trusted: string) {
+function elsewhere(env: Record<string, string>, trusted: string, by = 'NODE_EXTRA_CA_CERTS') {
   const file = join(folder(), 'ca.pem')
   writeFileSync(file, trusted)
-  return run(pinnedNode, [door, 'usage'], { env: { ...env, NODE_EXTRA_CA_CERTS: file } })
+  return run(pinnedNode, [door, 'list'], { env: { ...env, [by]: file } })
 }
 
 async function listening(server: Server): Promise<number> {
@@ -49,13 +49,22 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-const tls = (cert: string) => listening(createServer({ key, cert }, (_, response) => response.end('{}')))
+const tls = (cert: string) => listening(createServer({ key, cert }, (_, response) => response.end('{"desktops":[]}')))
 
 test('a certificate of an unknown CA', async () => {
   const text = await said(`https://localhost:${await tls(good)}`)
   expect(text).toMatch(/does not trust its certificate.*NODE_EXTRA_CA_CERTS/)
   expect(text).toMatch(/Next step: NODE_EXTRA_CA_CERTS=/)
   expect(text).not.toContain('service runs')
+})
+
+test('a certificate of a CA that the machine trusts', async () => {
+  const env = { DORMOUSE_URL: `https://localhost:${await tls(good)}`, DORMOUSE_API_KEY: 'svc_sk_secret' }
+  for (const by of ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE'])
+    expect(await elsewhere(env, good, by)).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('No desktops yet'),
+    })
 })
 
 test('a certificate that has expired', async () => {

@@ -7,6 +7,7 @@ import { type JsonOption, withJson } from '../options.ts'
 import { type KeyField, profileNames, readProfile, removeProfile, writeProfile } from '../profiles.ts'
 import { defaultProfile } from '../service.ts'
 import { table } from '../terminal.ts'
+import { trustMachine } from '../trust.ts'
 
 const notes = `
 The key is asked for without showing it, or read from standard input if that is not a terminal. It is an API key, or an
@@ -44,6 +45,7 @@ async function login(context: Context, text: string, options: JsonOption): Promi
   const key = await readKey(context)
   const field: KeyField = key.startsWith(operatorPrefix) ? 'operator_key' : 'api_key'
   const { signal } = terminal
+  trustMachine(baseUrl)
   if (field === 'operator_key') await createAdminClient({ baseUrl, operatorKey: key }).listOrgs({ signal })
   else await createClient({ baseUrl, apiKey: key }).listDesktops({ limit: 1 }, { signal })
   const file = writeProfile(env, name, {
