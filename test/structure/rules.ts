@@ -39,6 +39,7 @@ export const layerPlans: readonly LayerPlan[] = [
       ['telemetry'],
       [
         'main',
+        'check',
         'config',
         'context',
         'modules',

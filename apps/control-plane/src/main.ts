@@ -1,10 +1,19 @@
 #!/usr/bin/env node
-// The control plane's program: serves until it is stopped, migrates the database, or makes an operator's key.
+// The control plane's program: serves until it is stopped, checks what it stands on, prepares the database, or makes an operator's key.
 import { parseArgs } from 'node:util'
 import { unknownVariables } from '@dormouse/contract'
-import { createLog, describeConfig, failpointsFrom, readConfig, release, runProcess } from '@dormouse/process'
+import {
+  createLog,
+  describeConfig,
+  failpointsFrom,
+  readConfig,
+  release,
+  runChecks,
+  runProcess,
+} from '@dormouse/process'
 import { readOrExit } from '@dormouse/process/arguments'
 import { record } from './audit/store.ts'
+import { checksOf } from './check.ts'
 import { configSchema } from './config.ts'
 import { startControlPlane } from './context.ts'
 import { migrate } from './db/migrate.ts'
@@ -13,6 +22,8 @@ import { type Note, openPool } from './db/pool.ts'
 import { Principals } from './principals/service.ts'
 
 const help = `dormouse-control-plane                          serve (configuration: docs/configuration.md)
+dormouse-control-plane check [--json]           look at settings, database, public URL and issuer; changes nothing
+dormouse-control-plane init                     make the schema, and the first operator key, which is printed once
 dormouse-control-plane migrate                  bring the database up to date and exit; the previous release may keep serving
 dormouse-control-plane operator-key [--name N]  make an operator's key and print it once
 dormouse-control-plane --version                print the version`
@@ -24,6 +35,7 @@ const { positionals, values } = readOrExit(() =>
       help: { type: 'boolean', short: 'h' },
       version: { type: 'boolean', short: 'v' },
       name: { type: 'string' },
+      json: { type: 'boolean' },
     },
   }),
 )
@@ -32,6 +44,9 @@ const [command = 'serve', ...more] = positionals
 if (values.help) console.log(help)
 else if (values.version) console.log(release.version)
 else if (more.length > 0) refuse(`unexpected argument '${more[0]}'`)
+else if (values.json && command !== 'check') refuse('--json is for check')
+else if (command === 'check') process.exitCode = await check(values.json ?? false)
+else if (command === 'init') await makeOperatorKey('first operator', true)
 else if (command === 'operator-key') await makeOperatorKey(values.name ?? 'operator')
 else if (values.name !== undefined) refuse('--name is for operator-key')
 else if (command === 'migrate') await migrateOnly()
@@ -71,7 +86,13 @@ async function migrateOnly(): Promise<void> {
   })
 }
 
-async function makeOperatorKey(name: string): Promise<void> {
+/** The exit code: 1 if something failed. */
+async function check(isJson: boolean): Promise<number> {
+  return (await runChecks(checksOf(configOf), isJson, console.log)) ? 0 : 1
+}
+
+/** `isFirst`: makes none if there is one already. */
+async function makeOperatorKey(name: string, isFirst = false): Promise<void> {
   await runProcess({
     name: 'control-plane',
     start: async (lifetime) => {
@@ -84,7 +105,10 @@ async function makeOperatorKey(name: string): Promise<void> {
       lifetime.onClose('database', () => pool.end())
       const note: Note = (tx, subject, details) =>
         record(tx, { actor: 'command line', action: 'operator_key.create', subject, details: details ?? {} })
-      console.log(await new Principals(pool, log).createOperatorKey(name, note))
+      const principals = new Principals(pool, log)
+      if (isFirst && (await principals.listOperatorKeys()).some(({ revoked_at }) => !revoked_at))
+        console.error('the schema is up to date, and there are operator keys already; operator-key makes another one')
+      else console.log(await principals.createOperatorKey(name, note))
       lifetime.end('made')
     },
   })
