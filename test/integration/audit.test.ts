@@ -2,6 +2,7 @@
 // from whom; nobody else can.
 import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
 import { createAdminClient } from '@dormouse/client'
+import { newId } from '@dormouse/contract'
 import type { App } from '@dormouse/control-plane/http/app.ts'
 import { AuditTrail } from '@dormouse/control-plane/http/audit-trail.ts'
 import { createServer } from '@dormouse/control-plane/http/server.ts'
@@ -130,6 +131,15 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
   'POST /admin/v1/hosts/:host/trust': async ({ stack, ask }) => {
     await ask(stack.host.name)
     return stack.host.id
+  },
+  'POST /admin/v1/upgrades': async ({ ask }) => (await ask('', {})).json.id,
+  'POST /admin/v1/upgrades/:id/cancel': async ({ stack, ask }) => {
+    const id = newId()
+    await stack.database.rows(`insert into upgrades (id, state, batch, timeout_secs) values ($1, 'running', 1, 600)`, [
+      id,
+    ])
+    await ask(id)
+    return id
   },
   'POST /admin/v1/desktops/:id/move': async ({ stack, ask }) => {
     const { id } = await stack.desktop('hibernated')

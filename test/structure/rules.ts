@@ -56,7 +56,7 @@ export const layerPlans: readonly LayerPlan[] = [
     src: 'apps/agent/src',
     layers: [
       ['mechanics'],
-      ['images', 'enrolment', 'streams', 'transfer'],
+      ['images', 'enrolment', 'streams', 'transfer', 'upgrades'],
       ['driver'],
       ['scripts'],
       ['ssh', 'guest-agent'],

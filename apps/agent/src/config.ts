@@ -203,6 +203,11 @@ export const configSchema = z.object({
     'KiB a second, received and sent, above which a guest counts as active, for desktops whose idle policy has `network`',
     z.coerce.number().positive().default(32),
   ),
+  upgradeDir: setting(
+    'DORMOUSE_AGENT_UPGRADE_DIR',
+    'folder in which dormouse-agent-upgrade.path waits for requests to upgrade the agent; without that unit it is missing',
+    path.default('/run/dormouse-agent-upgrade'),
+  ),
   metricsListen: setting(
     'DORMOUSE_AGENT_METRICS_LISTEN',
     'address and port of the metrics, for Prometheus, such as 10.0.0.7:9464; off serves none. They need no credential, so choose an address that only monitoring reaches. If the address is in use, the agent logs that and runs without',
@@ -251,7 +256,7 @@ export type AgentConfig = z.infer<typeof configSchema>
 const maxMovesPathBytes = 107 - '/012345678901/devices'.length
 
 /** The agent's folders, with the defaults that depend on the state folder. */
-export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir }: AgentConfig) {
+export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir, upgradeDir }: AgentConfig) {
   const disks = disksDir ?? join(stateDir, 'disks')
   const usual = join(disks, 'moves')
   const isShort = Buffer.byteLength(usual) <= maxMovesPathBytes
@@ -265,5 +270,6 @@ export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir
     moves: isShort || !socketsDir ? usual : join(dirname(socketsDir), 'moves'),
     templates: join(disks, 'templates'),
     guestKeys: join(stateDir, 'guest-keys'),
+    upgrades: upgradeDir,
   }
 }

@@ -174,6 +174,7 @@ function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, tele
     async () => ({
       ...(await imageFacts.current()),
       warm: parts.warm.facts,
+      upgradable: parts.rootUnit.isThere,
       ...(config.templatesMiB > 0 && { templates: parts.templates.facts }),
     }),
   )

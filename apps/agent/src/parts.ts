@@ -35,13 +35,14 @@ import { ScreenClients } from './streams/screen-clients.ts'
 import { MoveListener } from './transfer/listener.ts'
 import type { MoveAddress } from './transfer/secret.ts'
 import type { TransferTimes } from './transfer/transfer.ts'
+import { RootUnit } from './upgrades/root-unit.ts'
 
 const mib = 1024 * 1024
 
 export interface PartsOptions {
   installationId: string
   driver: AnyDriver
-  folders: { state: string; memory: string; guestKeys: string; templates: string }
+  folders: { state: string; memory: string; guestKeys: string; templates: string; upgrades: string }
   /** How many boots, restores and saves run at once. */
   workAtOnce: number
   /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
@@ -135,6 +136,7 @@ export async function makeParts({
     execActivity: new ExecActivity({ ...deps, watch, execs }),
     appends: new Appends(),
     pictures: new PictureEncoder(),
+    rootUnit: new RootUnit(folders.upgrades),
   }
 }
 

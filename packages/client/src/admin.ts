@@ -34,6 +34,9 @@ import type {
   ReplicaJson,
   ReturnedHostJson,
   TrustedHostJson,
+  UpgradeBody,
+  UpgradeJson,
+  UpgradePlanJson,
   WakeOnBody,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
@@ -85,9 +88,24 @@ const imageCalls = (again: Again, get: Get) => ({
     again<ImageJson>(call, path`/admin/v1/images/${image}/retire`),
 })
 
-const releases = (get: Get) => ({
+const releases = (again: Again, get: Get) => ({
   /** The control planes that run, with their releases. */
   listReplicas: (call: CallOptions = {}) => get<{ replicas: ReplicaJson[] }>(call, '/admin/v1/replicas'),
+  /** What to upgrade next to run this release, or the newest one that runs, and what would not work. */
+  planUpgrade: (version?: string, call: CallOptions = {}) =>
+    get<UpgradePlanJson>(call, '/admin/v1/upgrades/plan', { version }),
+  /**
+   * Begins to upgrade the agents of hosts, a batch at a time, and returns at once. Idempotent: with the same parameters it
+   * returns the upgrade in progress.
+   */
+  upgradeHosts: (body: UpgradeBody = {}, call: CallOptions = {}) =>
+    again<UpgradeJson>(call, '/admin/v1/upgrades', body),
+  getUpgrade: (id: string, call: CallOptions = {}) => get<UpgradeJson>(call, path`/admin/v1/upgrades/${id}`),
+  /** The newest ones, the latest first. */
+  listUpgrades: (call: CallOptions = {}) => get<{ upgrades: UpgradeJson[] }>(call, '/admin/v1/upgrades'),
+  /** No further host begins; those that have begun go on. Idempotent. */
+  cancelUpgrade: (id: string, call: CallOptions = {}) =>
+    again<UpgradeJson>(call, path`/admin/v1/upgrades/${id}/cancel`),
 })
 
 /** Idempotent changes of a host. */
@@ -266,7 +284,7 @@ export function createAdminClient(options: AdminClientOptions) {
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
     ...hostsAndImages(again, get),
-    ...releases(get),
+    ...releases(again, get),
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),

@@ -100,6 +100,11 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.listAlarms()
   await admin.listHosts()
   await admin.listReplicas()
+  await admin.planUpgrade('0.2.0')
+  await admin.upgradeHosts({ batch: 2 })
+  await admin.getUpgrade(operationId)
+  await admin.listUpgrades()
+  await admin.cancelUpgrade(operationId)
   await admin.listAudit({ subject: desktopId, limit: 5, cursor: '9' })
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'POST /admin/v1/orgs? {"name":"acme"}',
@@ -129,6 +134,11 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'GET /admin/v1/alarms? ',
     'GET /admin/v1/hosts? ',
     'GET /admin/v1/replicas? ',
+    'GET /admin/v1/upgrades/plan?version=0.2.0 ',
+    'POST /admin/v1/upgrades? {"batch":2}',
+    `GET /admin/v1/upgrades/${operationId}? `,
+    'GET /admin/v1/upgrades? ',
+    `POST /admin/v1/upgrades/${operationId}/cancel? {}`,
     `GET /admin/v1/audit?subject=${desktopId}&limit=5&cursor=9 `,
   ])
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_test']))

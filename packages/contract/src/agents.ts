@@ -67,6 +67,8 @@ export const hostFacts = z.object({
   agentVersion: said(100),
   /** What the agent was built from; `sources` if it was not built. */
   commit: said(100).optional(),
+  /** A unit on the host upgrades the agent when the control plane asks for it. */
+  upgradable: z.boolean().optional(),
   driver: z.enum(['libvirt', 'simulated']),
   /** Whether guests run with KVM; otherwise they are emulated. */
   kvm: z.boolean(),

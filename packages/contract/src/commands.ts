@@ -11,6 +11,7 @@ import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } fro
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
 import { streamClaim } from './streams.ts'
+import { upgradeCommands } from './upgrades.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
@@ -290,6 +291,7 @@ export const commands = {
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   ...guestCommands,
   ...clipboardCommands,
+  ...upgradeCommands,
 } as const
 
 export type CommandName = keyof typeof commands

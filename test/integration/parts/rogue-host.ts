@@ -54,9 +54,9 @@ export class RogueHost {
   }
 
   /** A link that has said nothing yet; it is dialled once. */
-  async link(handlers: Handlers = {}): Promise<Peer> {
+  async link(handlers: Handlers = {}, url = this.url): Promise<Peer> {
     const line = dial({
-      url: `${this.url.replace(/^http/, 'ws')}/agent/v1/link`,
+      url: `${url.replace(/^http/, 'ws')}/agent/v1/link`,
       protocols: [linkSubprotocol],
       prove: (hands) => prove(hands, this.identity),
       handlers: { ...emptyInventory, ...handlers },
@@ -76,8 +76,8 @@ export class RogueHost {
   }
 
   /** A link that said hello and was welcomed. */
-  async linked(more: { hello?: object; facts?: object; handlers?: Handlers } = {}): Promise<Peer> {
-    const peer = await this.link(more.handlers)
+  async linked(more: { hello?: object; facts?: object; handlers?: Handlers; url?: string } = {}): Promise<Peer> {
+    const peer = await this.link(more.handlers, more.url)
     await peer.call('host.hello', this.hello(more.hello, more.facts))
     return peer
   }

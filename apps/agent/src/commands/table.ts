@@ -21,6 +21,7 @@ import type { Inputs } from '../input/inputs.ts'
 import type { PictureEncoder } from '../input/picture-encoder.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
+import type { RootUnit } from '../upgrades/root-unit.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
 import { type DesktopDeps, desktopHandlers } from './desktops.ts'
 import { guestCall, startsPrograms } from './guest-call.ts'
@@ -31,6 +32,7 @@ import { lookAtScreen } from './look-at-screen.ts'
 import { moveHandlers } from './moves.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
+import { upgrade } from './upgrade.ts'
 
 /** What all commands need together; each handler's own type names its part. */
 export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
@@ -53,6 +55,7 @@ export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
   screenClients: ScreenClients
   templates: Templates
   hostKey: Pick<HostKey, 'renew'>
+  rootUnit: RootUnit
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
@@ -68,6 +71,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'screen.look': lookAtScreen,
   'clipboard.read': readClipboard,
   'clipboard.write': writeClipboard,
+  'agent.upgrade': upgrade,
 }
 
 interface Call {

@@ -131,6 +131,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
         state: this.folder,
         memory: this.memoryFolder,
         guestKeys: join(this.folder, 'guest-keys'),
+        upgrades: join(this.folder, 'upgrades'),
         templates: join(this.folder, 'templates'),
       },
       workAtOnce: 4,

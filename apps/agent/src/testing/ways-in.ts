@@ -12,10 +12,10 @@ import {
 import type { AnyDriver } from '../make-driver.ts'
 import type { Bench } from './bench.ts'
 
-/** `input.interrupt` reaches a batch, and `key.renew` the host: no guest. */
+/** `input.interrupt` reaches a batch, `key.renew` and `agent.upgrade` the host: no guest. */
 type WayIn = Exclude<
   CommandName,
-  `${'desktop' | 'host' | 'move' | 'image' | 'guest' | 'key'}.${string}` | 'input.interrupt'
+  `${'agent' | 'desktop' | 'host' | 'move' | 'image' | 'guest' | 'key'}.${string}` | 'input.interrupt'
 >
 
 const channel = 'channel-of-a-test'

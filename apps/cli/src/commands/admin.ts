@@ -12,6 +12,7 @@ import { addHostInstall } from './host-install.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
 import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
+import { addUpgrades } from './upgrades.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
 
@@ -26,6 +27,7 @@ export function addAdmin(program: Command, context: Context): void {
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addImages(admin.command('image').description('images that desktops are made from'), context)
   addAdminDesktop(admin.command('desktop'), context)
+  addUpgrades(admin.command('upgrade').description('upgrades of replicas and hosts'), context)
   addReplicas(admin.command('replicas'), context)
   addAlarms(admin.command('alarms'), context)
   addDeferred(admin.command('deferred'), context)

@@ -1,18 +1,12 @@
 // admin host drain: empties a host, waits for that, and prints what became of each desktop. Or prints the plan, or cancels.
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  type AdminClient,
-  ConnectionError,
-  type DrainBody,
-  type DrainDesktopJson,
-  type DrainJson,
-  UnavailableError,
-} from '@dormouse/client'
+import type { AdminClient, DrainBody, DrainDesktopJson, DrainJson } from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { table } from '../terminal.ts'
+import { patiently, pollMs } from './patiently.ts'
 
 interface Options extends JsonOption {
   dryRun?: boolean
@@ -26,10 +20,6 @@ interface Options extends JsonOption {
 }
 
 type Needs = Pick<Context, 'operator' | 'show' | 'terminal'>
-
-const pollMs = 1_000
-/** A leader change takes seconds; the drain goes on meanwhile. */
-const patienceMs = 120_000
 
 /** Adds the command. */
 export function addHostDrain(command: Command, context: Needs): void {
@@ -113,20 +103,6 @@ async function waited(context: Needs, admin: AdminClient, begun: DrainJson, opti
     if (!terminal.signal.aborted || !(reason instanceof CliError)) throw error
     const next = `to end it: dormouse admin host drain ${begun.host_id} --cancel; to keep waiting, run the same command again`
     throw new CliError(`stopped waiting; drain ${begun.id} goes on`, next, reason.exitCode)
-  }
-}
-
-/** Retries while no replica answers. */
-async function patiently<T>(read: () => Promise<T>): Promise<T> {
-  const ends = performance.now() + patienceMs
-  for (;;) {
-    try {
-      return await read()
-    } catch (error) {
-      const passes = error instanceof ConnectionError || error instanceof UnavailableError
-      if (!passes || performance.now() > ends) throw error
-      await sleep(pollMs)
-    }
   }
 }
 

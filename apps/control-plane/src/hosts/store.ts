@@ -312,6 +312,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     linked: linked(row.id),
     version: row.facts?.agentVersion ?? null,
     commit: row.facts?.commit ?? null,
+    upgradable: row.facts?.upgradable ?? false,
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
     cordoned: row.cordonedAt !== null,

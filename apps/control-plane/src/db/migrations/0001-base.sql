@@ -366,6 +366,33 @@ create table drain_desktops (
   primary key (drain_id, desktop_id)
 );
 
+-- Upgrades of the agents of hosts: one row for each, and one for each host of it.
+create table upgrades (
+  id uuid primary key,
+  state text not null check (state in ('running', 'cancelling', 'upgraded', 'failed', 'cancelled')),
+  -- Null: the newest in each host's repository.
+  version text,
+  batch integer not null,
+  timeout_secs integer not null,
+  created_at timestamptz not null default now(),
+  settled_at timestamptz
+);
+-- There is one at a time.
+create unique index upgrades_live on upgrades ((true)) where settled_at is null;
+
+create table upgrade_hosts (
+  upgrade_id uuid not null references upgrades on delete cascade,
+  host_id uuid not null references hosts,
+  status text not null check (status in ('waiting', 'working', 'upgraded', 'failed', 'skipped')),
+  from_version text,
+  version text,
+  reason text,
+  -- Desktops that the host lacked already when its turn came.
+  missing_before uuid[] not null,
+  began_at timestamptz,
+  primary key (upgrade_id, host_id)
+);
+
 -- The log of events: each change of a desktop, operation, claim, key or host, written by triggers in the transaction that
 -- makes the change. `xid` comes first: a transaction has its id before it draws a number of the sequence, which readers rely on.
 create sequence events_seq;
