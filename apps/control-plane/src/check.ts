@@ -5,8 +5,9 @@ import { type Check, ConfigError, type Finding, failed, ok, StartError, warning 
 import type { Config } from './config.ts'
 import { tlsSentence } from './db/certificates.ts'
 import { migrationsFolder, readMigrations } from './db/migrations.ts'
-import { explained, requireFiles, requireVersion } from './db/opening.ts'
+import { explained, requireVersion } from './db/opening.ts'
 import { openPool, type Pool } from './db/pool.ts'
+import { readTlsFiles } from './db/tls-files.ts'
 import { fetchKeySet } from './principals/issuer.ts'
 
 const timeoutMs = 5_000
@@ -20,7 +21,7 @@ export function checksOf(read: (warn: (sentence: string) => void) => Config): Ch
   const unknown: string[] = []
   try {
     const config = read((sentence) => unknown.push(sentence))
-    requireFiles(config.databaseUrl)
+    readTlsFiles(config.databaseUrl)
     const look = async () => (unknown.length > 0 ? warning(unknown.join('; '), 'correct or remove them') : ok('valid'))
     return [{ name: 'settings', look }, ...checksWith(config)]
   } catch (error) {

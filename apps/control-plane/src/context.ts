@@ -10,7 +10,7 @@ import { type ClientLimits, clientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { inLane } from './db/lanes.ts'
 import { migrate } from './db/migrate.ts'
-import { requireFiles, requireVersion, whenAvailable } from './db/opening.ts'
+import { requireVersion, whenAvailable } from './db/opening.ts'
 import { openPool, type Pool } from './db/pool.ts'
 import { installationId } from './hosts/installation.ts'
 import type { App } from './http/app.ts'
@@ -99,7 +99,6 @@ async function openDatabase(
   hasToWait?: () => void,
 ): Promise<Database> {
   const log = logOf('db')
-  requireFiles(config.databaseUrl)
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
     // A request may have opened the connection, but its loss belongs to no request.
     outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),

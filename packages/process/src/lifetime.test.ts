@@ -47,6 +47,18 @@ function running(start: string, deadlineMs = longMs, env: Record<string, string>
   return { child, said, ended }
 }
 
+test('SIGHUP ends no process: it reads its files again', async () => {
+  const { child, said, ended } = running(`
+    const { reread } = await import('${import.meta.resolve('./index.ts')}')
+    reread({ name: 'certificate', files: [], initial: 1, load: () => 2 })`)
+  await said('serving')
+  const again = said('files were read again')
+  child.kill('SIGHUP')
+  await again
+  child.kill('SIGTERM')
+  expect(await ended).toMatchObject({ code: 0, signal: null })
+})
+
 test('parts close in reverse order, one after another', async () => {
   const { lifetime } = recordedLifetime()
   const order: string[] = []

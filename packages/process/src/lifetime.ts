@@ -1,6 +1,8 @@
 // Starts a process, waits for its end, and closes its parts within a deadline. Does not know the parts.
 import { ConfigError } from './config.ts'
 import { createLog, type Log } from './log.ts'
+import { watchMachineTrust } from './machine-trust.ts'
+import { lookAgain } from './reread.ts'
 import { keepWatchdogFed, tellServiceManager } from './service-manager.ts'
 import { whyNotStarted } from './start-failures.ts'
 
@@ -97,6 +99,7 @@ export class Lifetime {
 export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOptions): Promise<never> {
   const lifetime = new Lifetime(createLog({ name }))
   endOnSignals(lifetime)
+  rereadFiles(lifetime)
   exitOnUncaught(lifetime)
   const started = begin(lifetime, start)
   const reason = await lifetime.ended
@@ -145,6 +148,15 @@ function endOnSignals(lifetime: Lifetime): void {
       lifetime.end(signal)
     })
   }
+}
+
+const lookEveryMs = 10_000
+
+/** Soon after a change, and at SIGHUP. At a terminal, SIGHUP means that it was closed, and ends the process. */
+function rereadFiles(lifetime: Lifetime): void {
+  watchMachineTrust(process.env)
+  setInterval(() => lookAgain(lifetime.log), lookEveryMs).unref()
+  if (!process.stdin.isTTY) process.on('SIGHUP', () => lookAgain(lifetime.log, true))
 }
 
 /** After an uncaught error the process's state cannot be trusted: log it and exit. What is on disk stays valid. */

@@ -1,8 +1,6 @@
 // Opens the database at the start. Decides which failures to wait for, and which end the start with a sentence about what to
 // correct. Knows no table.
-import { readFileSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createSecureContext } from 'node:tls'
 import { type Log, StartError } from '@dormouse/process'
 import { tlsSentence } from './certificates.ts'
 import { type Db, isDatabaseUnavailable, sqlState } from './pool.ts'
@@ -109,44 +107,4 @@ const sentences: Readonly<Record<string, (message: string) => string>> = {
     `the socket of the database cannot be opened: ${message}; correct DATABASE_URL, or its permissions`,
   ERR_INVALID_URL: () =>
     'DATABASE_URL is not a valid URL; write it as postgres://user:password@host:5432/dormouse, and special characters of the password percent-encoded, such as %40 for @',
-}
-
-/** Checks the files that DATABASE_URL names before any connection, because an error of TLS names no file. */
-export function requireFiles(databaseUrl: string): void {
-  const query = new URLSearchParams(databaseUrl.split('?', 2)[1] ?? '')
-  const read = (name: string, pem: RegExp, what: string) => {
-    const file = query.get(name)
-    if (!file) return undefined
-    const contents = contentsOf(`${name} in DATABASE_URL is ${file}`, file)
-    if (!pem.test(contents))
-      throw new StartError(
-        `${name} in DATABASE_URL is ${file}, but that file has no ${what} in PEM format; name the PEM file`,
-      )
-    return contents
-  }
-  read('sslrootcert', certificate, 'certificate')
-  const [cert, key] = [read('sslcert', certificate, 'certificate'), read('sslkey', privateKey, 'private key')]
-  try {
-    createSecureContext({ cert, key })
-  } catch (error) {
-    const { message } = error as Error
-    throw new StartError(
-      `sslcert and sslkey in DATABASE_URL cannot be used: ${message}; name a certificate and its own key, without a passphrase`,
-    )
-  }
-}
-
-const certificate = /^-----BEGIN [A-Z0-9 ]*CERTIFICATE-----/m
-const privateKey = /^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/m
-
-function contentsOf(what: string, file: string): string {
-  try {
-    if (statSync(file).isFile()) return readFileSync(file, 'utf8')
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR')
-      throw new StartError(`${what}, but there is no such file; create it, or correct the path`)
-    throw new StartError(`${what}, but it cannot be read (${code}); let the user that this program runs as read it`)
-  }
-  throw new StartError(`${what}, but that is not a file; name the PEM file`)
 }

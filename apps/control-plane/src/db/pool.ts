@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { LanedPool } from './lanes.ts'
+import { tlsFileSettings, tlsFromFiles } from './tls-files.ts'
 
 /** Anything that runs queries: the pool, or the connection of a transaction. */
 export interface Db {
@@ -39,7 +40,7 @@ const session = {
 
 /** Opens a pool. The pool replaces an idle connection that breaks; its error only goes to `onIdleError`. */
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
-  const own = { connectionString: withoutSettings(url, ['application_name']), application_name: sessionNames.pool }
+  const own = { ...addressOf(url, ['application_name']), application_name: sessionNames.pool }
   const pool = new LanedPool({ ...own, max, ...session, pipeline: true })
   pool.on('error', onIdleError)
   // Between the pool and a transaction a client has no listener for a moment. The next query then reports the error.
@@ -53,7 +54,7 @@ export function openPool(url: string, max: number, onIdleError: (error: Error) =
  */
 export async function openSession(url: string, name: keyof typeof sessionNames): Promise<pg.Client> {
   const client = new pg.Client({
-    connectionString: withoutSettings(url, ['application_name', ...timeouts]),
+    ...addressOf(url, ['application_name', ...timeouts]),
     application_name: sessionNames[name],
     keepAlive: true,
     connectionTimeoutMillis: 2_000,
@@ -66,6 +67,13 @@ export async function openSession(url: string, name: keyof typeof sessionNames):
   await client.connect()
   if (ended) throw ended
   return client
+}
+
+/** Without these settings. The files of TLS are those that were read last, at each connection. */
+function addressOf(url: string, without: readonly string[]): Pick<pg.ClientConfig, 'connectionString' | 'ssl'> {
+  const ssl = tlsFromFiles(url)
+  const names = ssl ? [...without, 'sslmode', ...tlsFileSettings] : without
+  return { connectionString: withoutSettings(url, names), ...(ssl && { ssl }) }
 }
 
 /** Settings in a URL's query would override ours. */
