@@ -118,7 +118,8 @@ function codeOf(error: DormouseError): number {
 /** By codes and fields alone. If an older service leaves a field out, the step is the general one of the code. */
 function nextStep(error: DormouseError, about: About): string | undefined {
   const { id = '<id>', verb, group = '' } = about
-  if (isUnknown(error) && lists[group]) return `${lists[group]} lists them`
+  const list = lists[verb ?? ''] ?? lists[group]
+  if (isUnknown(error) && list) return `${list} lists them`
   if (error.code === 'wrong_state' || error.code === 'not_awake') return fromState(error, id, verb)
   if (error.code === 'guest_deadline' && verb !== 'exec') return `retry; \`dormouse open ${id}\` shows its screen`
   if (error.code === 'claim_held' && verb === 'input') return 'retry later, or run the same command with --takeover'
@@ -139,6 +140,9 @@ const lists: Record<string, string> = {
   org: '`dormouse admin org list`',
   key: '`dormouse admin org list`, and for keys `dormouse admin key list --org <id>`,',
   host: '`dormouse admin host list`',
+  uninvite: '`dormouse admin host invites`',
+  'operator-key': '`dormouse admin operator-key list`',
+  desktop: '`dormouse admin desktop list`',
 }
 
 function fromState({ problem, code }: DormouseError, id: string, verb: string | undefined): string {

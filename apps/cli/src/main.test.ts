@@ -126,6 +126,9 @@ test.each([
   [['org', 'limit', desktopId, '--default'], 404, 'not_found', {}, 'dormouse admin org list'],
   [['key', 'revoke', desktopId], 404, 'not_found', {}, 'dormouse admin key list --org <id>'],
   [['host', 'remove', 'nobody'], 404, 'not_found', {}, 'dormouse admin host list'],
+  [['host', 'uninvite', desktopId], 404, 'not_found', {}, 'dormouse admin host invites'],
+  [['operator-key', 'revoke', desktopId], 404, 'not_found', {}, 'dormouse admin operator-key list'],
+  [['desktop', 'get', desktopId], 404, 'not_found', {}, 'dormouse admin desktop list'],
 ])('an operator’s %j refused with %i names the list that helps', async (args, status, code, fields, next) => {
   const { dormouse } = await refusing(status, code, 'what happened', fields)
   expect((await dormouse(['admin', ...args])).stderr.split('Next step: ')[1]).toContain(next)
