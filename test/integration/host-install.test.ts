@@ -1,10 +1,11 @@
 // Guarantee: `admin host install` over a real SSH server ends with one enrolled host, whatever interrupts it, changes nothing
 // that is right, and trusts no machine whose key it does not know.
-import { existsSync, globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, globSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { CliError } from '../../apps/cli/src/failures.ts'
 import { type InstallOptions, install } from '../../apps/cli/src/install/install.ts'
+import type { Source } from '../../apps/cli/src/install/package.ts'
 import { readTarget } from '../../apps/cli/src/install/target.ts'
 import { uninstall } from '../../apps/cli/src/install/uninstall.ts'
 import { upgradeAll } from '../../apps/cli/src/install/upgrade.ts'
@@ -33,17 +34,14 @@ const whereRoot = test.skipIf(!isRoot())
 const atLength = test.skipIf(!isRoot() || process.env.DORMOUSE_TEST_LONG !== '1')
 
 interface Given {
-  clone?: string
+  source?: Source
+  controlPlanes?: string[]
   onProgress?: InstallGiven['onProgress']
   args?: readonly string[]
 }
 
-const work = ({ clone, args, onProgress }: Given = {}) =>
-  installWork(stack, {
-    from: clone ?? machine.clone(),
-    session: { args: args ?? machine.sshArgs() },
-    ...(onProgress && { onProgress }),
-  })
+const work = ({ source, args, ...given }: Given = {}) =>
+  installWork(stack, { source: source ?? machine.package(), session: { args: args ?? machine.sshArgs() }, ...given })
 
 const ordinary: InstallOptions = { checkOnly: false, trial: false }
 const run = async (given: Given = {}, options: Partial<InstallOptions> = {}) =>
@@ -64,58 +62,82 @@ whereRoot(
   'a check changes nothing; an installation ends with a usable host, and a second one finds nothing to do',
   async () => {
     const before = await count()
-    const checked = await run({}, { checkOnly: true })
-    expect(checked.checks.map(({ name, result }) => [name, result])).toContainEqual([`to ${stack.url}`, 'ok'])
-    expect(existsSync(machine.path('/opt/dormouse'))).toBe(false)
-    const first = await run()
+    const source = machine.package()
+    const checked = await run({ source }, { checkOnly: true })
+    expect(checked.checks.map(({ name, result }) => `${name}: ${result}`)).toEqual(
+      ['distribution', 'systemd', 'disk', 'package', 'enrolment'].map((name) => `${name}: ok`),
+    )
+    expect(machine.asked).toEqual([''])
+    const first = await run({ source })
     expect(first).toMatchObject({ outcome: 'installed', name: 'machine', host_id: (await active())[0]!.id })
-    expect(statSync(machine.path('/etc/dormouse/agent.env')).mode & 0o777).toBe(0o600)
+    expect(first.checks).toContainEqual({
+      name: 'control plane',
+      result: 'ok',
+      detail: `${stack.url}: TCP and WebSocket work`,
+    })
     expect(existsSync(machine.path('/var/cache/dormouse-install'))).toBe(false)
-    // The invitation is in the agent's settings, and in no other file and no log.
+    // The invitation is in no file and no log.
     const told = globSync('{etc,opt,lib,cache,units}/**', { cwd: machine.folder, withFileTypes: true })
       .filter((file) => file.isFile())
       .map((file) => join(file.parentPath, file.name))
-      .filter((file) => readFileSync(file, 'latin1').includes('ENROL_TOKEN=dormouse_invite_'))
-    expect(told).toEqual([machine.path('/etc/dormouse/agent.env')])
-    const restarts = machine.asked.filter((words) => words.startsWith('restart')).length
-    const second = await run()
+      .filter((file) => /dormouse_invite_[\w-]{30}/.test(readFileSync(file, 'latin1')))
+    expect(told).toEqual([])
+    const restarts = () => machine.asked.filter((words) => words.startsWith('restart')).length
+    expect(restarts()).toBe(0)
+    const second = await run({ source })
     expect(second.steps.filter(({ result }) => result === 'changed')).toEqual([])
-    expect(machine.asked.filter((words) => words.startsWith('restart'))).toHaveLength(restarts)
+    expect(second.checks.find(({ name }) => name === 'control plane')?.detail).toContain('it knows this host')
     expect(await count()).toBe(before + 1)
   },
 )
 
+whereRoot('a machine that could not work gets no identity', async () => {
+  const before = await count()
+  const unreached = await failure(run({ controlPlanes: ['http://127.0.0.1:1'] }))
+  expect(unreached.message).toContain('control plane: http://127.0.0.1:1 was not reached: nothing listens there')
+  expect(unreached.facts).toMatchObject({ code: 'checks_failed', report: { outcome: 'blocked' } })
+  expect(existsSync(machine.path('/var/lib/dormouse-agent/identity.json'))).toBe(false)
+  mkdirSync(machine.path('/opt/dormouse/agent'), { recursive: true })
+  expect(await failure(run({ source: { kind: 'own', version: undefined } }))).toMatchObject({
+    message: expect.stringContaining('package: an agent of a development build is in /opt/dormouse'),
+    next: expect.stringContaining('systemctl disable --now dormouse-agent'),
+  })
+  expect(await count()).toBe(before)
+})
+
+atLength('a package comes from a repository that is added, or from those that the machine has', async () => {
+  const own: Source = { kind: 'own', version: undefined }
+  expect((await failure(run({ source: own }))).next).toContain('--repository <url>')
+  const { path } = machine.package()
+  cpSync(path, join(machine.folder, 'units/repository.deb'))
+  const key = '-----BEGIN PGP PUBLIC KEY BLOCK-----\n'
+  const source = { kind: 'repository', url: 'https://apt.example', key, version: '1.0' } as const
+  expect(await run({ source })).toMatchObject({ outcome: 'installed' })
+  expect(readFileSync(machine.path('/etc/apt/sources.list.d/dormouse.sources'), 'utf8')).toBe(
+    'Types: deb\nURIs: https://apt.example\nSuites: ./\nSigned-By: /etc/apt/keyrings/dormouse.asc\n',
+  )
+  expect(readFileSync(machine.path('/etc/apt/keyrings/dormouse.asc'), 'utf8')).toBe(key)
+  const apt = () => readFileSync(join(machine.folder, 'units/apt'), 'utf8').trim().split('\n')
+  expect(apt().at(-1)).toContain('dormouse-agent=1.0')
+  const asked = apt().length
+  expect(await run({ source: own })).toMatchObject({ outcome: 'unchanged' })
+  expect(apt()).toHaveLength(asked)
+})
+
 atLength('cut at any step, the next run ends well, and the machine is one host', async () => {
   const before = await count()
-  const cuts = ['agent/', 'agent/installing', 'enrolment']
-  const clone = machine.clone()
-  for (const cut of cuts) {
-    const onProgress = (step: string, shown: string) => {
-      const at = shown === '' ? step : `${step}/${shown.includes('MiB') ? '' : shown}`
-      if (at === cut) machine.cut()
+  const source = machine.package()
+  for (const cut of ['package', 'enrolment', 'service']) {
+    const onProgress = (step: string) => {
+      if (step === cut) machine.cut()
     }
     // Its end may come before the cut is noticed.
-    await run({ onProgress, clone }).catch((error: CliError) => {
+    await run({ onProgress, source }).catch((error: CliError) => {
       expect(error.next, `${cut}: ${error.message}`).toContain('run')
     })
   }
-  const { host_id } = await run({ clone })
+  const { host_id } = await run({ source })
   expect(await active()).toMatchObject([{ id: host_id }])
-  expect(await count()).toBe(before + 1)
-})
-
-atLength('an invitation that has expired before the host enrolled is replaced', async () => {
-  const before = await count()
-  const settings = machine.path('/etc/dormouse/agent.env')
-  const spent = `dormouse_invite_${'x'.repeat(43)}`
-  mkdirSync(join(settings, '..'), { recursive: true })
-  writeFileSync(
-    settings,
-    `DORMOUSE_AGENT_CONTROL_PLANES=${stack.url}\nDORMOUSE_AGENT_ENROL_TOKEN=${spent}\nDORMOUSE_AGENT_STATE_DIR=/var/lib/dormouse-agent\n`,
-    { mode: 0o600 },
-  )
-  expect(await run()).toMatchObject({ outcome: 'installed' })
-  expect(readFileSync(settings, 'utf8')).not.toContain(spent)
   expect(await count()).toBe(before + 1)
 })
 
@@ -147,19 +169,18 @@ atLength(
     const desktop = await stack.client.createDesktop({ tier: 'small' })
     await stack.client.settle('wake', desktop.id)
     const targets = [machine.target, 'root@127.0.0.1:1', 'root@never.invalid'].map((text) => readTarget(text))
-    const stopped = await failure(upgradeAll(await work({ clone: machine.clone('new') }), targets))
+    const stopped = await failure(upgradeAll(await work({ source: machine.package('new') }), targets))
     expect(stopped.facts).toMatchObject({
       left: ['root@127.0.0.1:1', 'root@never.invalid'],
       done: [{ host_id, outcome: 'installed' }],
     })
-    expect(readFileSync(machine.path('/opt/dormouse/agent/main.js'), 'utf8')).toContain('// new')
+    expect(readFileSync(machine.path('/var/lib/package/main.js'), 'utf8')).toContain('// new')
     expect(await active()).toMatchObject([{ id: host_id, state: 'active' }])
     const refused = await failure(uninstall(await work(), readTarget(machine.target)))
     expect(refused.facts).toMatchObject({ code: 'has_desktops', host_id, desktops: [desktop.id] })
     await stack.client.settle('destroy', desktop.id)
     expect(await uninstall(await work(), readTarget(machine.target))).toMatchObject({ outcome: 'uninstalled', host_id })
-    for (const path of ['/opt/dormouse', '/etc/dormouse', '/var/lib/dormouse-agent'])
-      expect(existsSync(machine.path(path)), path).toBe(false)
+    expect(existsSync(machine.path('/var/lib/dormouse-agent'))).toBe(false)
     expect(await uninstall(await work(), readTarget(machine.target))).toMatchObject({ outcome: 'unchanged' })
   },
 )

@@ -41,15 +41,26 @@ export async function enrolHost(options: EnrolOptions): Promise<{ isNew: boolean
   const stored = await loadIdentity(stateDir)
   if (stored) {
     await requireSame(stored, controlPlanes)
-    const identity = { ...stored, controlPlanes, allowHttp }
-    await saveIdentity(stateDir, identity)
-    return { isNew: false, identity }
+    if (isReachedBy(stored, options)) return { isNew: false, identity: stored }
+    return whileStopped(config, async () => {
+      // The agent may have replaced the key meanwhile.
+      const identity = { ...((await loadIdentity(stateDir)) ?? stored), controlPlanes, allowHttp }
+      await saveIdentity(stateDir, identity)
+      return { isNew: false, identity }
+    })
   }
   const token = invitationIn(await options.readInvitation())
-  const log = createLog({ name: 'agent', level: 'silent' })
-  const folder = await takeFolder({ stateDir, adopt: config.adopt, log })
+  return whileStopped(config, async () => ({ isNew: true, identity: await enrolNew(options, token) }))
+}
+
+const isReachedBy = (stored: Identity, { controlPlanes, allowHttp }: EnrolOptions): boolean =>
+  stored.controlPlanes?.join() === controlPlanes.join() && (stored.allowHttp ?? false) === allowHttp
+
+/** No agent uses the folder meanwhile. */
+async function whileStopped<T>({ stateDir, adopt }: AgentConfig, work: () => Promise<T>): Promise<T> {
+  const folder = await takeFolder({ stateDir, adopt, log: createLog({ name: 'agent', level: 'silent' }) })
   try {
-    return { isNew: true, identity: await enrolNew(options, token) }
+    return await work()
   } finally {
     folder.release()
   }

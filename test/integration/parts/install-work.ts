@@ -1,13 +1,14 @@
 // What the commands of `admin host install` get, with a terminal that a test types at.
 import { createAdminClient, createClient } from '@dormouse/client'
 import type { Work } from '../../../apps/cli/src/install/machine.ts'
-import { readInstaller, readPayload } from '../../../apps/cli/src/install/payload.ts'
+import type { Source } from '../../../apps/cli/src/install/package.ts'
 import type { Terminal } from '../../../apps/cli/src/terminal.ts'
 import type { Stack } from '../../stack.ts'
 
 export interface InstallGiven {
-  /** A built clone. */
-  from: string
+  source: Source
+  /** By default the stack's. */
+  controlPlanes?: string[]
   session: Work['session']
   /** Called when a step begins, and with each progress that it shows. */
   onProgress?: (step: string, shown: string) => void
@@ -24,10 +25,9 @@ export async function installWork(stack: Stack, given: InstallGiven): Promise<Wo
     terminal: terminalOf(given),
     admin: createAdminClient({ baseUrl: stack.url, operatorKey }),
     customerWith: (apiKey) => createClient({ baseUrl: stack.url, apiKey }),
-    payload: () => readPayload(given.from),
-    installer: () => readInstaller(given.from),
+    source: given.source,
     session: given.session,
-    controlPlanes: [stack.url],
+    controlPlanes: given.controlPlanes ?? [stack.url],
     allowHttp: false,
     json: false,
   }

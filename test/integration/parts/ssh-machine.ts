@@ -1,8 +1,8 @@
 // A machine to install a host on: a real OpenSSH server and this machine's own tools, in namespaces with folders of their
-// own. systemd and dpkg are small scripts that remember what they are asked; the agent that they start is real.
+// own. systemd and apt are small scripts that remember what they are asked; the package has the real agent.
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import {
-  appendFileSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -11,13 +11,15 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { Source } from '../../../apps/cli/src/install/package.ts'
 import { openPrivateHost, type PrivateHost } from '../../../scripts/testbed/private-host.ts'
 import { freePort } from '../../free-port.ts'
 import { waitFor } from '../../wait-for.ts'
@@ -31,30 +33,50 @@ echo "$*" >>/run/units/asked
 running() { [ -s $pid ] && kill -0 "$(cat $pid)" 2>/dev/null; }
 stop() { if running; then kill "$(cat $pid)"; while running; do sleep 0.05; done; fi; rm -f $pid; }
 start() {
-  if running; then return; fi
-  set -- $(sed -n 's/^ExecStart=//p' /etc/systemd/system/dormouse-agent.service)
-  set -a; . /etc/dormouse/agent.env; set +a
-  DORMOUSE_AGENT_DRIVER=simulated DORMOUSE_AGENT_METRICS_LISTEN=off setsid "$@" >>/run/units/log 2>&1 </dev/null &
+  if running || [ ! -e /var/lib/dormouse-agent/identity.json ]; then return; fi
+  setsid dormouse-agent >>/run/units/log 2>&1 </dev/null &
   echo $! >$pid
 }
 case $1 in
   is-active) running ;;
-  is-enabled) [ -e /run/units/enabled ] ;;
-  enable) touch /run/units/enabled ;;
-  disable) stop; rm -f /run/units/enabled ;;
   start) start ;;
   stop) stop ;;
   restart) stop; start ;;
   *) ;;
 esac`
 
-const dpkgQuery = `#!/bin/sh
-shift 2
-for name in "$@"; do echo "ii :$name=9.0"; done`
+/** Installs the agent's program alone, and restarts what runs, as its package does. */
+const aptGet = `#!/bin/sh
+echo "$*" >>/run/units/apt
+info=/var/lib/dpkg/info/dormouse-agent.md5sums
+case " $* " in
+  *' purge '*)
+    systemctl stop dormouse-agent
+    rm -rf /var/lib/package /var/lib/dormouse-agent /etc/dormouse $info
+    ;;
+  *' install '*)
+    for word; do case $word in *.deb) deb=$word ;; esac; done
+    : "\${deb:=/run/units/repository.deb}"
+    [ -e "$deb" ] || { echo 'E: Unable to locate package dormouse-agent' >&2; exit 100; }
+    mkdir -p /var/lib/package /var/lib/dpkg/info /etc/dormouse
+    dpkg-deb -x "$deb" /var/lib/package && dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./md5sums >$info
+    echo DORMOUSE_AGENT_DISKS_DIR=/var/lib/dormouse-disks >/etc/dormouse/agent.env
+    if systemctl is-active; then systemctl restart dormouse-agent; fi
+    ;;
+esac`
+
+const dormouseAgent = `#!/bin/sh
+[ -e /var/lib/package/main.js ] || { echo 'dormouse-agent: not found' >&2; exit 127; }
+set -a; . /etc/dormouse/agent.env
+DORMOUSE_AGENT_DRIVER=simulated DORMOUSE_AGENT_METRICS_LISTEN=off
+exec '${process.execPath}' /var/lib/package/main.js "$@"`
 
 const shims: Record<string, string> = {
   systemctl,
-  'dpkg-query': dpkgQuery,
+  'apt-get': aptGet,
+  'apt-cache': '#!/bin/sh',
+  'dpkg-query': `#!/bin/sh\n[ ! -e /var/lib/package/main.js ] || echo 'ii =1.0'`,
+  'dormouse-agent': dormouseAgent,
   journalctl: '#!/bin/sh\ncat /run/units/log 2>/dev/null',
 }
 
@@ -148,7 +170,7 @@ export class SshMachine implements AsyncDisposable {
   /** Makes it as if nothing had ever been installed. */
   async wipe(): Promise<void> {
     await this.#host.exec('/usr/sbin/systemctl', 'stop', 'dormouse-agent')
-    for (const path of ['opt/dormouse', 'etc/dormouse', 'lib', 'cache', 'units', 'etc/systemd/system'])
+    for (const path of ['opt', 'etc/dormouse', 'etc/apt', 'lib', 'cache', 'units'])
       for (const name of existsSync(join(this.folder, path)) ? readdirSync(join(this.folder, path)) : [])
         rmSync(join(this.folder, path, name), { recursive: true })
     writeFileSync(join(this.folder, 'units/asked'), '')
@@ -159,16 +181,19 @@ export class SshMachine implements AsyncDisposable {
     return readFileSync(join(this.folder, 'units/asked'), 'utf8').trim().split('\n')
   }
 
-  /** A built clone with a small Node, which runs this one. With a mark, its agent differs from that of other clones. */
-  clone(mark = ''): string {
-    const clone = mkdtempSync(join(this.folder, 'clone-'))
-    for (const path of ['scripts', 'infra']) symlinkSync(join(root, path), join(clone, path))
-    cpSync(join(this.folder, 'built'), join(clone, 'apps/agent/dist'), { recursive: true })
-    appendFileSync(join(clone, 'apps/agent/dist/main.js'), `\n// ${mark}\n`)
-    const node = join(clone, 'node_modules/node/bin/node')
-    mkdirSync(dirname(node), { recursive: true })
-    writeFileSync(node, `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, { mode: 0o755 })
-    return clone
+  /** A package of the agent; with a mark, it differs from others. */
+  package(mark = ''): Source & { kind: 'file' } {
+    const tree = mkdtempSync(join(this.folder, 'package-'))
+    mkdirSync(join(tree, 'DEBIAN'))
+    const main = `${readFileSync(join(this.folder, 'built/main.js'), 'utf8')}\n// ${mark}\n`
+    writeFileSync(join(tree, 'main.js'), main)
+    const sum = createHash('md5').update(main).digest('hex')
+    writeFileSync(join(tree, 'DEBIAN/md5sums'), `${sum}  main.js\n`)
+    const fields = ['Package: dormouse-agent', 'Version: 1.0', 'Architecture: all', 'Maintainer: test <t@example.org>']
+    writeFileSync(join(tree, 'DEBIAN/control'), `${fields.join('\n')}\nDescription: an agent\n`)
+    const path = `${tree}.deb`
+    execFileSync('dpkg-deb', ['-Znone', '--build', tree, path], { stdio: ['ignore', 'ignore', 'inherit'] })
+    return { kind: 'file', path, name: basename(path), bytes: statSync(path).size }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -18,22 +18,27 @@ interface Options extends JsonOption {
   name?: string
   controlPlane?: string
   allowHttp?: boolean
-  from?: string
+  package?: string
+  repository?: string
+  signedBy?: string
+  agentVersion?: string
   identity?: string
   jump?: string
   sshOption?: string[]
 }
 
-const example = `dormouse admin host install root@rack4-2 --check
-dormouse admin host install root@rack4-2 --try
+const example = `dormouse admin host install root@rack4-2 --package dormouse-agent_0.1.0_amd64.deb --try
+dormouse admin host install root@rack4-2 --repository https://apt.example.com --signed-by key.asc
+dormouse admin host install root@rack4-2 --check
 dormouse admin host install --upgrade root@rack4-1 root@rack4-2
 dormouse admin host install --uninstall root@rack4-2`
 
 const notes = `
-Checks the machine first and prints a table; nothing is changed if a check fails. Then it installs packages, libvirt's
-limits, Node, the agent and its unit, enrols the host, and waits until it can be used. Run again, it changes only what is
-missing. It connects with \`ssh\`, so \`~/.ssh/config\`, the SSH agent and known_hosts count as ever; if the user is not root, it
-uses sudo, and asks for its password if there is one.`
+Checks the machine first and prints a table; nothing is changed if a check fails. Then it installs the agent's Debian package
+with what it depends on, raises libvirt's limits, lets the agent check what it needs (\`dormouse-agent check\`), enrols the host,
+starts the agent, and waits until it can be used. Run again, it changes only what is missing. It connects with \`ssh\`, so
+\`~/.ssh/config\`, the SSH agent and known_hosts count as ever; if the user is not root, it uses sudo, and asks for its password
+if there is one.`
 
 /** Adds the command. */
 export function addHostInstall(command: Command, context: Context): void {
@@ -53,7 +58,10 @@ export function addHostInstall(command: Command, context: Context): void {
       'where the agent finds the control plane, or several, with commas; default: DORMOUSE_URL',
     )
     .option('--allow-http', 'the agent may use plain HTTP; only for a network of trusted machines')
-    .option('--from <folder>', 'the built clone to install; by default the one of this command')
+    .option('--package <file>', 'the agent’s package, dormouse-agent_….deb, which is sent there')
+    .option('--repository <url>', 'an apt repository that has the package; by default those of the machine')
+    .option('--signed-by <file>', 'the public key of that repository')
+    .option('--agent-version <version>', 'the version to install from a repository; by default the latest')
     .option('-J, --jump <user@host,…>', 'reach the machines through these, the first one first, as `ssh -J` does')
     .option('-i, --identity <file>', 'private key file; others are not tried')
     .option('-o, --ssh-option <Name=value>', 'an option of ssh_config; may be repeated', (each, all: string[] = []) => [
@@ -117,7 +125,7 @@ function summary({ target, name, host_id, outcome, duration_ms }: Report): strin
     blocked: 'cannot be installed',
     installed: 'is installed and usable',
     unchanged: 'needed no change',
-    uninstalled: 'is uninstalled; packages, images and libvirt stay',
+    uninstalled: 'is uninstalled; images, libvirt and QEMU stay',
   }[outcome]
   return `${who} ${said} (${(duration_ms / 1_000).toFixed(1)} s)`
 }

@@ -1,20 +1,22 @@
-// Judges a machine before anything is changed on it. Pure: the facts come from facts.ts and reach.ts.
+// Judges a machine: first what has to hold before its agent is installed, then what the agent itself finds there.
 import type { HostJson } from '@dormouse/client'
 import type { Facts } from './facts.ts'
-import type { Reach } from './reach.ts'
+import type { Source } from './package.ts'
+import { lastLines, type Root } from './root.ts'
 
-/** `failed` prevents a working host; `warning` does not. */
+/** `failed` prevents a working host; `warning` does not. The same form as in `dormouse-agent check --json`. */
 export interface Check {
   name: string
   result: 'ok' | 'warning' | 'failed'
-  found: string
+  detail: string
   /** What to do, unless it is ok. */
-  next?: string
+  remedy?: string
 }
 
 interface Given {
   facts: Facts
-  reach: readonly Reach[]
+  /** Where the package comes from. */
+  source: Source
   /** The hosts that the control plane has. */
   hosts: readonly HostJson[]
   /** The name that the host would have. Undefined: its own. */
@@ -23,35 +25,19 @@ interface Given {
   upgrade?: boolean
 }
 
-const minima = { diskMiB: 4_096, memoryMiB: 1_024, libvirt: 8, qemu: 6 }
-const ample = { diskMiB: 51_200, memoryMiB: 4_096 }
-const clockWarnSecs = 2
-const clockFailSecs = 3_600
+const minDiskMiB = 1_024
 
-/** All checks, in the order of the table. */
+/** What can be judged without the agent. Pure. */
 export function judge(given: Given): Check[] {
   const { facts } = given
-  return [
-    distribution(facts),
-    systemd(facts),
-    processors(facts),
-    kvm(facts),
-    version(facts, 'libvirt', 'libvirt-daemon-system', minima.libvirt),
-    version(facts, 'QEMU', 'qemu-system-x86', minima.qemu),
-    amount('disk', 'free in /var/lib', facts.diskFreeMiB, minima.diskMiB, ample.diskMiB),
-    amount('memory', 'in all', facts.memoryMiB, minima.memoryMiB, ample.memoryMiB),
-    clock(facts),
-    ...given.reach.map(reachable),
-    identity(given),
-  ]
+  return [distribution(facts), systemd(facts), disk(facts), agentPackage(given), enrolment(given)]
 }
 
 /** Whether the host could not work. */
 export const isBlocked = (checks: readonly Check[]): boolean => checks.some(({ result }) => result === 'failed')
 
-const ok = (name: string, found: string): Check => ({ name, result: 'ok', found })
-const warning = (name: string, found: string, next: string): Check => ({ name, result: 'warning', found, next })
-const failed = (name: string, found: string, next: string): Check => ({ name, result: 'failed', found, next })
+const ok = (name: string, detail: string): Check => ({ name, result: 'ok', detail })
+const failed = (name: string, detail: string, remedy: string): Check => ({ name, result: 'failed', detail, remedy })
 
 function distribution({ distribution: { id, version, name }, machine }: Facts): Check {
   const [year, month] = version.split('.').map(Number)
@@ -63,46 +49,36 @@ function distribution({ distribution: { id, version, name }, machine }: Facts): 
 }
 
 const systemd = ({ systemd }: Facts): Check =>
-  systemd
-    ? ok('systemd', 'runs')
-    : failed('systemd', 'does not run', 'use a machine that systemd has started; docs/runbooks/install-a-host.md')
+  systemd ? ok('systemd', 'runs') : failed('systemd', 'does not run', 'use a machine that systemd has started')
 
-const processors = ({ processors }: Facts): Check => ok('processors', String(processors))
-
-function kvm({ kvm }: Facts): Check {
-  if (kvm === 'usable') return ok('KVM', 'usable')
-  const found = kvm === 'no flag' ? 'the processors offer no virtualisation' : '/dev/kvm cannot be opened'
-  return warning('KVM', found, 'guests are emulated, and slow; switch virtualisation on in the firmware')
+function disk({ diskFreeMiB }: Facts): Check {
+  const detail = `${(diskFreeMiB / 1024).toFixed(1)} GiB free in /var`
+  return diskFreeMiB < minDiskMiB ? failed('disk', detail, 'free at least 1 GiB') : ok('disk', detail)
 }
 
-function version({ packages }: Facts, name: string, packageName: string, least: number): Check {
-  const { installed, candidate } = packages[packageName] ?? {}
-  const found = installed ?? candidate
-  if (!found) return warning(name, 'apt does not know it yet', 'the package lists are updated before the installation')
-  const text = installed ? found : `${found}, to be installed`
-  const major = Number(/^(?:\d+:)?(\d+)/.exec(found)?.[1])
-  return major >= least ? ok(name, text) : failed(name, text, `use a release with ${name} ${least} or later`)
+function agentPackage({ facts: { agent, hasEarlierBuild }, source, upgrade }: Given): Check {
+  const name = 'package'
+  if (hasEarlierBuild)
+    return failed(
+      name,
+      'an agent of a development build is in /opt/dormouse, and its host cannot be taken over',
+      'remove it: `systemctl disable --now dormouse-agent; rm -r /opt/dormouse /etc/systemd/system/dormouse-agent.service /etc/dormouse/agent.env /var/lib/dormouse-agent`',
+    )
+  const installed = agent.installed && `${agent.installed} is installed`
+  if (upgrade && !installed) return failed(name, 'no agent is installed', 'run this without --upgrade')
+  if (source.kind === 'file') return ok(name, [installed, `${source.name} is given`].filter(Boolean).join('; '))
+  if (source.kind === 'repository')
+    return ok(name, [installed, `${source.url} has the package`].filter(Boolean).join('; '))
+  if (installed) return ok(name, installed)
+  if (agent.candidate && agent.candidate !== '(none)') return ok(name, `${agent.candidate}, to be installed`)
+  return failed(
+    name,
+    'apt does not know dormouse-agent',
+    'name its file with --package <file.deb>, or a repository with --repository <url> --signed-by <key file>',
+  )
 }
 
-function amount(name: string, where: string, mib: number, least: number, enough: number): Check {
-  const found = `${(mib / 1024).toFixed(1)} GiB ${where}`
-  if (mib < least) return failed(name, found, `at least ${least / 1024} GiB are needed`)
-  return mib < enough ? warning(name, found, 'enough for a few desktops only') : ok(name, found)
-}
-
-function clock({ clock: { offsetSecs, errorSecs } }: Facts): Check {
-  const off = Math.abs(offsetSecs)
-  const found = `${offsetSecs < 0 ? '-' : '+'}${off.toFixed(1)} s, ± ${errorSecs.toFixed(1)} s, beside this machine`
-  const next = 'set the clock, for example with `apt-get install systemd-timesyncd`'
-  if (!(off < clockFailSecs)) return failed('clock', found, next)
-  return off - errorSecs > clockWarnSecs ? warning('clock', found, next) : ok('clock', found)
-}
-
-function reachable({ url, result, found, next }: Reach): Check {
-  return { name: `to ${url}`, result, found, ...(next && { next }) }
-}
-
-function identity({ facts: { agent }, hosts, name, upgrade }: Given): Check {
+function enrolment({ facts: { agent }, hosts, name, upgrade }: Given): Check {
   const own = hosts.find(({ id }) => id === agent.hostId)
   if (own && own.state !== 'removed') return ok('enrolment', `enrolled as ${own.name}, ${own.id}`)
   if (agent.hostId)
@@ -114,5 +90,33 @@ function identity({ facts: { agent }, hosts, name, upgrade }: Given): Check {
   if (upgrade) return failed('enrolment', 'no host is enrolled there', 'run this without --upgrade')
   const namesake = hosts.find((host) => host.name === name && host.state !== 'removed')
   if (namesake) return failed('enrolment', `another host is called ${name}: ${namesake.id}`, 'give it another --name')
-  return ok('enrolment', agent.hasSettings ? 'not finished; it is continued' : 'new')
+  return ok('enrolment', 'new')
+}
+
+const lookTimeoutMs = 120_000
+const maxRows = 50
+const maxChars = 300
+
+/** What `dormouse-agent check` finds there. */
+export async function askAgent(root: Root, urls: readonly string[], allowHttp: boolean): Promise<Check[]> {
+  const words = ['check', urls.join(','), '--json', ...(allowHttp ? ['--allow-http'] : [])]
+  const ended = await root.run('exec dormouse-agent "$@"', words, { timeoutMs: lookTimeoutMs })
+  const rows = rowsIn(ended.stdout)
+  if (rows) return rows
+  return [failed('agent', `its check did not work: ${lastLines(ended)}`, 'on the host: dormouse-agent check')]
+}
+
+/** Undefined if it is no such document. A hostile host decides this text. */
+export function rowsIn(text: string): Check[] | undefined {
+  try {
+    const { checks } = JSON.parse(text) as { checks: Partial<Record<keyof Check, unknown>>[] }
+    return checks.slice(0, maxRows).map(({ name, result, detail, remedy }) => ({
+      name: String(name).slice(0, maxChars),
+      result: result === 'ok' || result === 'warning' ? result : 'failed',
+      detail: String(detail).slice(0, maxChars),
+      ...(remedy !== undefined && { remedy: String(remedy).slice(0, maxChars) }),
+    }))
+  } catch {
+    return undefined
+  }
 }

@@ -2,72 +2,55 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminClient, HostJson } from '@dormouse/client'
 import { CliError, exitCodes } from '../failures.ts'
-import type { Facts } from './facts.ts'
 import type { Root } from './root.ts'
 
 const invitationSecs = 900
 const pauseMs = 500
-const enrolMs = 60_000
-/** An invitation of an interrupted run may still be good, and its host may even be enrolled with it already. */
-const earlierInvitationMs = 15_000
+/** The agent itself waits a minute for a control plane. */
+const enrolMs = 120_000
 const usableMs = 120_000
 
 type Show = ((text: string) => void) | undefined
 
-/** A token for one host; undefined if the host needs none, or has one that may still be good. */
-export async function invitationFor(
-  admin: AdminClient,
-  { agent }: Facts,
-  name: string | undefined,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  if (agent.hostId || agent.hasSettings) return undefined
-  return newInvitation(admin, name, signal)
+interface Enrolment {
+  controlPlanes: readonly string[]
+  allowHttp: boolean
+  name: string | undefined
+  signal: AbortSignal
 }
-
-/** A new token for one host. */
-export async function newInvitation(
-  admin: AdminClient,
-  name: string | undefined,
-  signal: AbortSignal,
-): Promise<string> {
-  return (await admin.inviteHost({ ...(name && { name }), valid_secs: invitationSecs }, { signal })).token
-}
-
-/** Prints the host's id once there is one, or `declined`. The file's secret part is not read. */
-const script = `
-settings=/etc/dormouse/agent.env
-state=$(sed -n 's/^DORMOUSE_AGENT_STATE_DIR=//p' $settings 2>/dev/null | tail -n 1)
-id=$(sed -n 's/.*"hostId":"\\([0-9a-f-]*\\)".*/\\1/p' "\${state:-/var/lib/dormouse-agent}/identity.json" 2>/dev/null)
-if [ -n "$id" ]; then echo "$id"
-elif journalctl --unit dormouse-agent --lines 40 --output cat 2>/dev/null | grep -q 'invite_spent'; then echo declined; fi`
 
 /**
- * The id under which the host is enrolled; undefined if its invitation is refused, or there is no answer within the time.
+ * Enrols the machine with a new invitation, and returns its id. If an earlier run was interrupted, the agent tries that run's
+ * invitation first, so one machine never becomes two hosts.
  */
-export async function enrolledId(
+export async function enrol(
+  admin: AdminClient,
   root: Root,
-  { isFirst, signal, show }: { isFirst: boolean; signal: AbortSignal; show: Show },
-): Promise<string | undefined> {
-  const ends = performance.now() + (isFirst ? enrolMs : earlierInvitationMs)
-  show?.('waiting for the enrolment')
-  for (;;) {
-    const said = (await root.run(script)).stdout.trim()
-    if (/^[\da-f-]{36}$/.test(said)) return said
-    if (performance.now() > ends || (said === 'declined' && !isFirst)) return undefined
-    await sleep(pauseMs, undefined, { signal })
-  }
+  { controlPlanes, allowHttp, name, signal }: Enrolment,
+): Promise<string> {
+  const { token } = await admin.inviteHost({ ...(name && { name }), valid_secs: invitationSecs }, { signal })
+  const words = [
+    controlPlanes.join(','),
+    '--json',
+    ...(name ? ['--name', name] : []),
+    ...(allowHttp ? ['--allow-http'] : []),
+  ]
+  const next = 'do what it says, then run the same command again'
+  // The invitation is in no argument and in no file.
+  const text = await root.must('the enrolment', next, 'exec dormouse-agent enrol "$@"', words, {
+    stdin: `${token}\n`,
+    timeoutMs: enrolMs,
+  })
+  const id = /"host_id":"([\da-f-]{36})"/.exec(text)?.[1]
+  if (id) return id
+  throw new CliError(`${root.session.target.label} enrolled without an answer`, 'run the same command again')
 }
 
-/** The error of a host that did not enrol, with the last lines of its agent. */
-export async function notEnrolled(root: Root): Promise<CliError> {
-  const log = await root.run('journalctl --unit dormouse-agent --lines 3 --output cat 2>/dev/null; true')
-  const why = log.stdout.trim().split('\n').at(-1)?.slice(0, 400) || 'its agent logs nothing'
-  return new CliError(
-    `${root.session.target.label} did not enrol: ${why}`,
-    'on the host: journalctl -u dormouse-agent; then run the same command again',
-    exitCodes.timedOut,
-  )
+/** Starts the agent's service, unless it runs. Returns whether it did not run. */
+export async function startAgent(root: Root): Promise<boolean> {
+  const script = 'systemctl is-active --quiet dormouse-agent && exit 0; systemctl start dormouse-agent && echo started'
+  const next = 'on the host: journalctl -u dormouse-agent'
+  return (await root.must('starting the agent', next, script, [], { timeoutMs: enrolMs })).includes('started')
 }
 
 /** Read after an agent was restarted: a later heartbeat is the new agent's. */

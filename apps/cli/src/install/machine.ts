@@ -2,10 +2,9 @@
 import type { AdminClient, Client, HostJson } from '@dormouse/client'
 import { CliError, exitCodes } from '../failures.ts'
 import type { Terminal } from '../terminal.ts'
-import { type Check, isBlocked, judge } from './checks.ts'
+import { askAgent, type Check, isBlocked, judge } from './checks.ts'
 import { type Facts, readFacts } from './facts.ts'
-import type { PayloadFile } from './payload.ts'
-import { trustOf, tryReach } from './reach.ts'
+import type { Source } from './package.ts'
 import { checksTable, type Report, type Step, shortened, stepLine } from './report.ts'
 import { Root } from './root.ts'
 import { Session, type SessionOptions } from './session.ts'
@@ -18,10 +17,8 @@ export interface Work {
   terminal: Terminal
   admin: AdminClient
   customerWith(apiKey: string): Client
-  /** Reads the files that are installed; rejects if the clone is not built. */
-  payload(): Promise<PayloadFile[]>
-  /** The installer's script alone. */
-  installer(): Promise<PayloadFile[]>
+  /** Where the agent's package comes from. */
+  source: Source
   session: SessionOptions
   controlPlanes: readonly string[]
   allowHttp: boolean
@@ -56,20 +53,31 @@ export class Machine implements Disposable {
     }
   }
 
-  /** Checks, and prints the table. Rejects if a host could not work. */
+  /** Checks what has to hold before anything is changed. An agent that is there already is asked, too. */
   async check(hosts: readonly HostJson[], name: string | undefined, upgrade: boolean): Promise<void> {
-    const { terminal, controlPlanes, allowHttp, json } = this.#work
-    const reach = await terminal.during(`Checking ${this.target.label}`, async () => {
-      const trust = await trustOf(this.root)
-      return Promise.all(controlPlanes.map((url) => tryReach(this.root.session, url, { allowHttp, trust })))
-    })
-    this.checks.push(...judge({ facts: this.facts, reach, hosts, name, upgrade }))
-    if (!json) terminal.note(`${this.target.label}, as ${this.root.how}\n\n${checksTable(this.checks)}`)
-    if (!isBlocked(this.checks)) return
-    const bad = this.checks.filter(({ result }) => result === 'failed')
+    const { source, terminal, json } = this.#work
+    const found = judge({ facts: this.facts, source, hosts, name, upgrade })
+    if (!json) terminal.note(`${this.target.label}, as ${this.root.how}\n`)
+    this.#judge(found)
+    if (this.facts.agent.installed) await this.checkByAgent()
+  }
+
+  /** The agent's own checks. */
+  async checkByAgent(): Promise<void> {
+    const { terminal, controlPlanes, allowHttp } = this.#work
+    const ask = () => askAgent(this.root, controlPlanes, allowHttp)
+    this.#judge(await terminal.during(`Checking ${this.target.label}`, ask))
+  }
+
+  /** Prints the table. Rejects if a host could not work. */
+  #judge(found: readonly Check[]): void {
+    this.checks.push(...found)
+    if (!this.#work.json) this.#work.terminal.note(checksTable(found))
+    if (!isBlocked(found)) return
+    const bad = found.filter(({ result }) => result === 'failed')
     throw new CliError(
-      `${this.target.label} cannot become a working host: ${bad.map(({ name, found }) => `${name}: ${found}`).join('; ')}`,
-      bad[0]!.next ?? 'see the table',
+      `${this.target.label} cannot become a working host: ${bad.map(({ name, detail }) => `${name}: ${detail}`).join('; ')}`,
+      bad[0]!.remedy ?? 'see the table',
       exitCodes.failed,
       { code: 'checks_failed', report: this.report('blocked') },
     )

@@ -22,8 +22,8 @@ export interface Report {
 
 /** The checks as a table, with what to do below it. */
 export function checksTable(checks: readonly Check[]): string {
-  const rows = checks.map(({ name, result, found }) => [name, result, found.slice(0, 160)])
-  const next = checks.filter((check) => check.next).map((check) => `${check.name}: ${printable(check.next!)}\n`)
+  const rows = checks.map(({ name, result, detail }) => [name, result, detail.slice(0, 160)])
+  const next = checks.filter((check) => check.remedy).map((check) => `${check.name}: ${printable(check.remedy!)}\n`)
   return table(['CHECK', 'RESULT', 'FOUND'], rows) + (next.length > 0 ? `\n${next.join('')}` : '')
 }
 

@@ -1,14 +1,17 @@
-// Collects what an installation needs from the command line, and reads the files that it sends.
+// Collects what an installation needs from the command line.
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import type { Work } from './machine.ts'
-import { type PayloadFile, readInstaller, readPayload } from './payload.ts'
+import { sourceOf } from './package.ts'
 
 interface Given {
   json?: boolean
   controlPlane?: string
   allowHttp?: boolean
-  from?: string
+  package?: string
+  repository?: string
+  signedBy?: string
+  agentVersion?: string
   identity?: string
   jump?: string
   sshOption?: string[]
@@ -17,16 +20,11 @@ interface Given {
 /** Everything that is the same for all machines of a command. */
 export function startWork(context: Context, given: Given): Work {
   const { identity, jump, sshOption = [] } = given
-  let payload: Promise<PayloadFile[]> | undefined
   return {
     terminal: context.terminal,
     admin: context.operator(),
     customerWith: context.customerWith,
-    payload: () => {
-      payload ??= readPayload(given.from)
-      return payload
-    },
-    installer: () => readInstaller(given.from),
+    source: sourceOf(given),
     session: {
       args: [
         ...(identity ? ['-i', identity, '-o', 'IdentitiesOnly=yes'] : []),
@@ -40,7 +38,7 @@ export function startWork(context: Context, given: Given): Work {
   }
 }
 
-/** The installer refuses other characters, and an agent other addresses. */
+/** An agent refuses other addresses. */
 function urlsIn(text: string): string[] {
   const urls = text.split(',').map((url) => url.trim().replace(/\/+$/, ''))
   const wrong = urls.find((url) => !/^https?:\/\/[\w.:/-]+$/.test(url) || !URL.canParse(url))

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminClient, HostJson } from '@dormouse/client'
 import { CliError, exitCodes } from '../failures.ts'
-import { removeAgent } from './delivery.ts'
 import { Machine, type Work } from './machine.ts'
+import { purgePackage } from './package.ts'
 import { type Report, shortened } from './report.ts'
 import type { Target } from './target.ts'
 
@@ -25,23 +25,18 @@ export async function uninstall(work: Work, target: Target): Promise<Report> {
       return { value: undefined, result: 'changed', detail: `${host.name}, ${host.id}` }
     })
   }
-  await machine.step('agent', async () => {
+  await machine.step('package', async (show) => {
     if (!(await isInstalled(machine))) return { value: undefined, result: 'unchanged' }
-    await removeAgent(machine.root, await work.installer())
-    return { value: undefined, result: 'changed', detail: 'unit, bundle, settings, identity' }
+    await purgePackage(machine.root, show)
+    return { value: undefined, result: 'changed', detail: 'agent, settings, identity' }
   })
   return machine.report(machine.hasChanged ? 'uninstalled' : 'unchanged', host)
 }
 
+/** Also one that was removed, whose settings and identity are left. */
 async function isInstalled({ root }: Machine): Promise<boolean> {
-  const places = [
-    '/etc/systemd/system/dormouse-agent.service',
-    '/opt/dormouse/agent',
-    '/etc/dormouse/agent.env',
-    '/var/lib/dormouse-agent',
-  ]
-  const { code } = await root.run('for place in "$@"; do [ -e "$place" ] && exit 0; done; exit 1', places)
-  return code === 0
+  const { stdout } = await root.run(`dpkg-query -W -f='\${db:Status-Abbrev}' dormouse-agent 2>/dev/null; true`)
+  return /^[a-z][^nu]/.test(stdout)
 }
 
 async function refuseDesktops(
@@ -74,7 +69,7 @@ async function removeHost(
   await machine.root.must(
     'stopping the agent',
     next,
-    'systemctl stop dormouse-agent 2>/dev/null || ! [ -e /etc/systemd/system/dormouse-agent.service ]',
+    '! systemctl cat dormouse-agent >/dev/null 2>&1 || systemctl stop dormouse-agent',
   )
   try {
     show?.('waiting until its link is closed')

@@ -1,9 +1,9 @@
 // Upgrades the agents of hosts, one after another. Awake desktops go on meanwhile; the first failure ends the round.
 import type { AdminClient, DesktopJson } from '@dormouse/client'
 import { CliError, exitCodes } from '../failures.ts'
-import { deliver } from './delivery.ts'
-import { lastHeartbeat, untilUsable } from './enrolment.ts'
-import { changes, Machine, type Work } from './machine.ts'
+import { lastHeartbeat, startAgent, untilUsable } from './enrolment.ts'
+import { prepare } from './install.ts'
+import { Machine, type Work } from './machine.ts'
 import { type Report, shortened } from './report.ts'
 import type { Target } from './target.ts'
 
@@ -35,16 +35,14 @@ function stopped(error: Error, left: string[], done: Report[]): CliError {
 async function upgrade(work: Work, target: Target): Promise<Report> {
   const { admin, terminal } = work
   const { signal } = terminal
-  const payload = await work.payload()
   using machine = await Machine.open(work, target)
   const { hosts } = await admin.listHosts({ signal })
   await machine.check(hosts, undefined, true)
   const id = machine.facts.agent.hostId!
   const before = (await on(admin, id, signal)).filter(({ state }) => state === 'awake').map((each) => each.id)
-  const changed = await machine.step('agent', async (show) => {
-    const names = await deliver(machine.root, payload, {}, show)
-    return { value: names.length > 0, ...changes(names) }
-  })
+  await prepare(work, machine, true)
+  await startAgent(machine.root)
+  const changed = machine.hasChanged
   const host = await machine.step('usable', async (show) => {
     const since = changed ? await lastHeartbeat(admin, id, signal) : null
     return { value: await untilUsable(admin, id, { since, signal, show }), result: 'ok' }
