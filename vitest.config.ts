@@ -133,6 +133,15 @@ export default defineConfig({
       {
         test: {
           ...patient,
+          name: 'packages',
+          include: ['test/packages/**/*.test.ts'],
+          setupFiles: everyFailure,
+          fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          ...patient,
           retry,
           name: 'desktop',
           setupFiles: everyFailure,

@@ -16,6 +16,7 @@ npm run test:long          the real tests at full length: ten sleeps each, and t
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
 npm run test:install       a bare Debian in a container of systemd's becomes a host, over SSH; from the packages' mirror
+npm run test:packages      two Debian machines become a service, by the commands of docs/production.md; as root, in containers
 npm run test:kernels       guests with the kernel of Debian 13 wake from memory and from templates; on Debian
 npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a few minutes
 
@@ -38,6 +39,7 @@ const { values, positionals } = readOrExit(() =>
       desktop: { type: 'boolean' },
       install: { type: 'boolean' },
       kernels: { type: 'boolean' },
+      packages: { type: 'boolean' },
       scale: { type: 'boolean' },
       project: { type: 'string', multiple: true },
     },
@@ -50,7 +52,7 @@ else process.exitCode = await main()
 async function main(): Promise<number> {
   const projects = values.project ?? chosenProjects()
   if (values.crash || projects.some((project) => !withoutLibvirt.has(project)))
-    await ensurePackages({ say: console.log, tests: true, containers: values.install })
+    await ensurePackages({ say: console.log, tests: true, containers: values.install || values.packages })
   lap('tools are there')
   if (values.crash) return crash()
   if (
@@ -58,6 +60,7 @@ async function main(): Promise<number> {
     !values.long &&
     !values.desktop &&
     !values.install &&
+    !values.packages &&
     !values.kernels &&
     !values.scale &&
     (await node('scripts/turbo.ts', 'check')) !== 0
@@ -69,6 +72,7 @@ async function main(): Promise<number> {
 function chosenProjects(): string[] {
   if (values.desktop) return ['desktop']
   if (values.install) return ['install']
+  if (values.packages) return ['packages']
   if (values.kernels) return ['kernels']
   if (values.scale) return ['scale']
   return values.long ? ['real'] : ['unit', 'integration', 'real']

@@ -1,4 +1,5 @@
-// Guarantee: what the container files name exists. No container engine runs here, so nothing else of them is tested.
+// Guarantee: what the container files name exists, and they agree with the unit and the image. No container engine runs here, so
+// compose.yaml itself is not tried.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -7,28 +8,20 @@ const root = join(import.meta.dirname, '../..')
 const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
 const captures = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, found]) => found!)
 
-const containerfile = textOf('infra/containers/control-plane.Containerfile')
 const compose = textOf('infra/containers/compose.yaml')
-const haproxy = textOf('infra/haproxy/haproxy.cfg')
+const image = textOf('scripts/release/image.ts')
+const unit = textOf('infra/systemd/dormouse-control-plane.service')
 
-test('every file that the image is made of exists', () => {
-  const sources = captures(containerfile, /^COPY (?!--from)(.+) \S+$/gm).flatMap((names) => names.split(' '))
-  expect(sources.length).toBeGreaterThan(5)
-  expect(sources.filter((path) => !existsSync(join(root, path)))).toEqual([])
+test('the image has the options of the systemd unit, and the program that compose.yaml checks', () => {
+  const [options] = captures(unit, /^Environment=(NODE_OPTIONS=.*)$/gm)
+  expect(image).toContain(options)
+  const [program] = captures(image, /^const program = '(.*)'$/gm)
+  expect(compose).toContain(`${program}/node`)
 })
 
-test('the image starts the bundle with the options of the systemd unit', () => {
-  const unit = textOf('infra/systemd/dormouse-control-plane.service')
-  const [options] = captures(unit, /^Environment=NODE_OPTIONS=(.*)$/gm)
-  expect(containerfile).toContain(`ENV NODE_OPTIONS=${options}`)
-})
-
-test('the composition mounts files that exist, on the addresses that the proxy knows', () => {
-  expect(captures(compose, /dockerfile: (\S+)/g).filter((path) => !existsSync(join(root, path)))).toEqual([])
-  const mounted = captures(compose, /- (\.\S*?):\//g).filter((path) => !path.endsWith('dormouse.pem'))
+test('the composition mounts files that exist, and trusts the address of its proxy alone', () => {
+  const mounted = captures(compose, /- (\.\S*?):\//g)
   expect(mounted).toHaveLength(1)
   expect(mounted.filter((path) => !existsSync(join(root, 'infra/containers', path)))).toEqual([])
-  const addresses = captures(compose, /ipv4_address: (\S+)/g).sort()
-  const known = new Set(captures(haproxy, /(10\.0\.0\.\d+)/g))
-  expect(addresses).toEqual([...known].sort())
+  expect(captures(compose, /DORMOUSE_TRUSTED_PROXIES: (\S+)/g)).toEqual(captures(compose, /ipv4_address: (\S+)/g))
 })

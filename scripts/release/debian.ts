@@ -69,9 +69,12 @@ const packages: readonly DebianPackage[] = [
   {
     name: 'dormouse-agent',
     workspace: 'apps/agent',
-    units: ['dormouse-agent.service'],
+    units: ['dormouse-agent.service', 'dormouse-agent-upgrade.path', 'dormouse-agent-upgrade.service'],
     documents: ['docs/configuration.md'],
-    build: (folder, tree) => service('dormouse-agent', 'apps/agent', folder, tree),
+    build: async (folder, tree) => {
+      await service('dormouse-agent', 'apps/agent', folder, tree)
+      cpSync(join(root, 'infra/systemd/dormouse-agent-upgrade'), join(folder, 'dormouse-agent-upgrade'))
+    },
   },
   {
     name: 'dormouse',
@@ -167,7 +170,9 @@ function setModes(tree: string): void {
   for (const path of ['', ...globSync('**/*', { cwd: tree })]) {
     const isFolder = lstatSync(join(tree, path)).isDirectory()
     const isProgram =
-      /^(usr\/bin\/|usr\/lib\/[^/]+\/node$|usr\/lib\/dormouse\/dormouse\.js$|DEBIAN\/(pre|post)(inst|rm)$)/.test(path)
+      /^(usr\/bin\/|usr\/lib\/[^/]+\/(node|dormouse-agent-upgrade)$|usr\/lib\/dormouse\/dormouse\.js$|DEBIAN\/(pre|post)(inst|rm)$)/.test(
+        path,
+      )
     chmodSync(join(tree, path), isFolder || isProgram ? 0o755 : 0o644)
   }
 }

@@ -1,5 +1,5 @@
-// A Debian machine with systemd as its first process and an SSH server, in a container of systemd-nspawn on the machine's own
-// network. Its root is made by mmdebstrap, from the mirror that this machine uses.
+// A Debian machine with systemd as its first process and an SSH server, in a container of systemd-nspawn. Its root is made by
+// mmdebstrap, from the mirror that this machine uses.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { appendFileSync, closeSync, cpSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -13,23 +13,38 @@ import { waitFor } from '../wait-for.ts'
 const packages = ['systemd', 'systemd-sysv', 'dbus', 'openssh-server', 'sudo', 'iproute2', 'ca-certificates']
 export const password = 'a password of the test'
 
+export interface DebianOptions {
+  suite?: string
+  /** Installed besides what a minimal installation has. */
+  include?: readonly string[]
+  /** The path of a network namespace; by default the machine's own network. */
+  network?: string
+}
+
 export class DebianMachine implements AsyncDisposable {
   readonly port: number
   readonly key: string
   readonly #folder: string
   readonly #container: ChildProcess
+  readonly #network: string | undefined
 
-  private constructor(folder: string, port: number, container: ChildProcess) {
+  private constructor(folder: string, port: number, container: ChildProcess, network: string | undefined) {
     this.#folder = folder
     this.port = port
     this.#container = container
+    this.#network = network
     this.key = join(folder, 'key')
   }
 
   /** Makes the root below the folder, and boots it. */
-  static async boot(folder: string): Promise<DebianMachine> {
+  static async boot(
+    folder: string,
+    { suite = 'bookworm', include = [], network }: DebianOptions = {},
+  ): Promise<DebianMachine> {
+    mkdirSync(folder, { recursive: true })
     const root = join(folder, 'machine')
-    await run('mmdebstrap', ['--quiet', '--variant=apt', `--include=${packages.join(',')}`, 'bookworm', root])
+    const all = [...packages, ...include].join(',')
+    await run('mmdebstrap', ['--quiet', '--variant=apt', `--include=${all}`, suite, root])
     execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', join(folder, 'key')])
     const port = await freePort()
     writeFileSync(join(root, 'etc/ssh/sshd_config.d/test.conf'), `ListenAddress 127.0.0.1\nPort ${port}\n`)
@@ -45,12 +60,13 @@ export class DebianMachine implements AsyncDisposable {
     execFileSync('chroot', [root, 'chpasswd'], { input: `op:${password}\n` })
     writeFileSync(join(root, 'etc/sudoers.d/op'), 'op ALL=(ALL) ALL\n', { mode: 0o440 })
     const log = openSync(join(folder, 'boot.log'), 'a')
-    const words = ['--quiet', '--register=no', '--keep-unit', '--boot', '--directory', root]
+    const own = network ? [`--network-namespace-path=${network}`] : []
+    const words = ['--quiet', '--register=no', '--keep-unit', '--boot', ...own, '--directory', root]
     const container = spawn('systemd-nspawn', words, { stdio: ['ignore', log, log] })
     closeSync(log)
     endWithUs(identify(container.pid!)!, 'SIGKILL')
-    const machine = new DebianMachine(folder, port, container)
-    await waitFor('the SSH server', () => isListening(port)).catch((error: Error) => {
+    const machine = new DebianMachine(folder, port, container, network)
+    await waitFor('the SSH server', () => (network ? machine.answers() : isListening(port))).catch((error: Error) => {
       throw new Error(`${error.message}\n${readFileSync(join(folder, 'boot.log'), 'utf8').slice(-2_000)}`)
     })
     return machine
@@ -73,7 +89,16 @@ export class DebianMachine implements AsyncDisposable {
 
   /** Runs a command as root. */
   ssh(command: string): Promise<string> {
-    return run('ssh', [...this.sshArgs, '-p', String(this.port), 'root@127.0.0.1', command])
+    const words = ['ssh', ...this.sshArgs, '-p', String(this.port), 'root@127.0.0.1', command]
+    const [program, ...rest] = this.#network ? ['nsenter', `--net=${this.#network}`, ...words] : words
+    return run(program!, rest)
+  }
+
+  private answers(): Promise<boolean> {
+    return this.ssh('true').then(
+      () => true,
+      () => false,
+    )
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -46,7 +46,7 @@ test('each has its program with a Node of its own, its unit, its settings and it
   expect(files).toEqual(names.map((name) => `${name}_${release.version}_amd64.deb`))
   expect(contentOf('usr/bin')).toEqual(names.toSorted())
   expect(contentOf('usr/lib/dormouse')).toEqual(['dormouse.js', 'node', 'package.json'])
-  expect(contentOf('usr/lib/dormouse-agent')).toEqual(['main.js', 'main.js.map', 'node'])
+  expect(contentOf('usr/lib/dormouse-agent')).toEqual(['dormouse-agent-upgrade', 'main.js', 'main.js.map', 'node'])
   const served = contentOf('usr/lib/dormouse-control-plane')
   expect(new Set(served.map((path) => path.split('/')[0]))).toEqual(
     new Set(['docs', 'main.js', 'main.js.map', 'migrations', 'node', 'sdk', 'viewer']),
@@ -57,6 +57,8 @@ test('each has its program with a Node of its own, its unit, its settings and it
     'sdk/mcp.tgz',
   ])
   expect(contentOf('usr/lib/systemd/system')).toEqual([
+    'dormouse-agent-upgrade.path',
+    'dormouse-agent-upgrade.service',
     'dormouse-agent.service',
     'dormouse-control-plane.service',
     'libvirtd.service.d/dormouse.conf',

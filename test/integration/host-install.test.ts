@@ -114,7 +114,7 @@ atLength('a package comes from a repository that is added, or from those that th
   const source = { kind: 'repository', url: 'https://apt.example', key, version: '1.0' } as const
   expect(await run({ source })).toMatchObject({ outcome: 'installed' })
   expect(readFileSync(machine.path('/etc/apt/sources.list.d/dormouse.sources'), 'utf8')).toBe(
-    'Types: deb\nURIs: https://apt.example\nSuites: ./\nSigned-By: /etc/apt/keyrings/dormouse.asc\n',
+    'Types: deb\nURIs: https://apt.example\nSuites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/dormouse.asc\n',
   )
   expect(readFileSync(machine.path('/etc/apt/keyrings/dormouse.asc'), 'utf8')).toBe(key)
   const apt = () => readFileSync(join(machine.folder, 'units/apt'), 'utf8').trim().split('\n')

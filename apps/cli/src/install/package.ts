@@ -128,7 +128,10 @@ async function addRepository(root: Root, { url, key }: Source & { kind: 'reposit
       { stdin: Buffer.from(content).toString('base64') },
     )
   if (key) await put(keyFile, key)
-  await put('/etc/apt/sources.list.d/dormouse.sources', `Types: deb\nURIs: ${url}\nSuites: ./\n${trust}\n`)
+  await put(
+    '/etc/apt/sources.list.d/dormouse.sources',
+    `Types: deb\nURIs: ${url}\nSuites: stable\nComponents: main\n${trust}\n`,
+  )
 }
 
 /** Removes the package with its settings, this host's identity, and its folders. Refuses while desktops are there. */
