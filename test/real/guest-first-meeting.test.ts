@@ -70,6 +70,6 @@ test('a guest whose program was removed gets it again', async () => {
   const guest = bench.parts.guests.guest(id)
   await bench.parts.execs.start(guest, { ...exec, command: 'echo again', env: {} })
   const read = { ...exec, stream: 'stdout' as const, offset: 0, max_bytes: 100, wait_ms: 10_000 }
-  const { data } = await bench.parts.execs.read(guest, read)
+  const { data } = await bench.parts.execs.read(guest, id, read)
   expect(Buffer.from(data, 'base64').toString()).toBe('again\n')
 })

@@ -6,16 +6,6 @@ __attribute__((noreturn)) static void late(void) {
   said_bytes = 0;
   fail("Timed out");
 }
-static void limit_time(const char *secs) {
-  u64 action[4] = {(u64)late, 0x04000000, (u64)late, 0};
-  sys_sigaction(SIG_ALARM, action);
-  sys_alarm(number(secs));
-}
-
-static void say_signed(i64 n) {
-  say(n < 0 ? " -" : " ");
-  say_number((u64)(n < 0 ? -n : n));
-}
 /** A line of numbers (mode, size, owner, group, milliseconds, bytes of the name, bytes of a link's target), the name and the target.
  *  Returns how many bytes of text that are; 0 if there is no such entry. */
 static u64 say_entry(int folder, const char *path) {
@@ -31,7 +21,9 @@ static u64 say_entry(int folder, const char *path) {
   say_field((u64)s.size);
   say_field(s.uid);
   say_field(s.gid);
-  say_signed((i64)((u64)s.mtime * 1000 + (u64)s.mtime_ns / 1000000));
+  i64 time = (i64)((u64)s.mtime * 1000 + (u64)s.mtime_ns / 1000000);
+  say(time < 0 ? " -" : " ");
+  say_number((u64)(time < 0 ? -time : time));
   say_field(length(path));
   say_field((u64)n);
   say("\n");
@@ -278,7 +270,9 @@ static int change_entry(const char *operation, u64 n, char **args) {
     sys_limit(OPEN_FILES, files, NULL);
   }
   on_signal(SIG_FILE_SIZE, IGNORED);
-  limit_time(args[0]);
+  u64 action[4] = {(u64)late, 0x04000000, (u64)late, 0};
+  sys_sigaction(SIG_ALARM, action);
+  sys_alarm(number(args[0]));
   operation += 6;
   if (same(operation, "list") && n == 4) return list_entries(args), 1;
   if (same(operation, "mkdir") && n == 5) return make_folder(args), 1;

@@ -23,15 +23,8 @@ static u64 write_all(int fd, const void *from, u64 n) {
   must(failed);
   return n;
 }
-/** All of it; false if the input ends before. */
 static int read_all(int fd, void *to, u64 n) {
-  for (u64 done = 0; done < n;) {
-    i64 got = sys_read(fd, (u8 *)to + done, n - done);
-    if (got == -EINTR) continue;
-    if (got <= 0) return 0;
-    done += (u64)got;
-  }
-  return 1;
+  return read_up_to(fd, to, n) == n;
 }
 
 /** Removes the entry and all that is below it, as far as it can. Returns the first error. */

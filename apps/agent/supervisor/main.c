@@ -89,11 +89,11 @@ static int open_terminal(struct window *size, int *theirs) {
 
 static struct job job;
 
-/** Starts the supervisor and the command. Returns the error of the command's start, zero if it runs. */
-static int launch(int folder, struct window *size, char **argv, char **envp) {
+/** Starts the supervisor and the command. Returns the error of the command's start, zero if it runs. Ends the lock of all. */
+static int launch(int folder, int lock, struct window *size, char **argv, char **envp) {
   struct job *j = &job;
   u32 flags = j->r.head->flags;
-  int terminal = -1, ends[3] = {-1, -1, -1}, report[2];
+  int terminal = -1, ends[3] = {-1, -1, -1}, report[2], gate[2];
   j->to = j->from[IN] = j->from[OUT] = j->from[ERR] = -1;
   if (flags & TTY) {
     j->to = j->from[OUT] = open_terminal(size, &terminal);
@@ -113,7 +113,7 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
     }
   }
   j->bell = (int)sys_open(path_in(j->r.folder, "bell"), O_RDWR | O_NONBLOCK, 0);
-  if (j->bell < 0 || sys_pipe(report, O_CLOEXEC) < 0) fail("files");
+  if (j->bell < 0 || sys_pipe(report, O_CLOEXEC) < 0 || sys_pipe(gate, O_CLOEXEC) < 0) fail("files");
   i64 supervisor = sys_fork();
   if (supervisor < 0) fail("processes");
   if (supervisor == 0) {
@@ -128,8 +128,11 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
     int null = (int)sys_open("/dev/null", O_RDWR, 0);
     for (int i = 0; i < 3; i++) sys_dup2(null, i);
     if (null > 2) sys_close(null);
-    j->pid = (int)sys_fork();
-    if (j->pid == 0) run_command(folder, terminal, ends, report[1], argv, envp);
+    sys_close(lock);
+    sys_close(gate[1]);
+    j->pid = (int)sys_vfork();
+    if (j->pid == 0) run_command(folder, terminal, ends, gate[0], report[1], argv, envp);
+    sys_close(gate[0]);
     if (j->pid < 0) {
       int error = j->pid;
       sys_write(report[1], &error, sizeof error);
@@ -156,6 +159,11 @@ static int launch(int folder, struct window *size, char **argv, char **envp) {
   close_one(&j->to);
   if (terminal >= 0) sys_close(terminal);
   sys_close(report[1]);
+  // Its name is on the disk before it has any effect.
+  sys_msync(j->r.head, 4096);
+  sys_fsync(lock);
+  sys_close(lock);
+  sys_write(gate[1], "", 1);
   int error = 0;
   while (sys_read(report[0], &error, sizeof error) == -EINTR);
   return error;
@@ -294,7 +302,7 @@ static void read_output(struct record *r, char **args, int follows) {
   }
 }
 
-/** The command is started, and its name is on the disk before it has any effect. Its arguments: TIMEOUT COLUMNS ROWS FOLDER. */
+/** The command is started. Its arguments: TIMEOUT COLUMNS ROWS FOLDER. */
 static void start_new(const char *id, u32 flags, char **args, char **argv, char **envp) {
   struct record *r = &job.r, other;
   struct survey found;
@@ -318,10 +326,7 @@ static void start_new(const char *id, u32 flags, char **args, char **argv, char 
     return;
   }
   memcpy(r->folder, id, 37);
-  sys_msync(r->head, 4096);
-  sys_fsync(lock);
-  sys_close(lock);
-  int error = launch(folder, &size, argv, envp);
+  int error = launch(folder, lock, &size, argv, envp);
   if (!error) return;
   remove_folder(r->folder);
   fail(reason_of(error));

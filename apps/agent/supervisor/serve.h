@@ -34,12 +34,13 @@ static void reap_workers(void) {
         if (status && desks[i].tag) say_died(desks[i].tag);
       }
 }
-/** One that waits for a request, or -1; how many do. */
-static int idle_worker(int *count) {
+/** How many wait for a request; and one of them, or -1. */
+static int idle;
+static int idle_worker(void) {
   int found = -1;
-  *count = 0;
+  idle = 0;
   for (int i = 0; i < MOST_AT_ONCE; i++)
-    if (desks[i].pid && desks[i].is_idle) *count += 1, found = i;
+    if (desks[i].pid && desks[i].is_idle) idle++, found = i;
   return found;
 }
 
@@ -48,9 +49,8 @@ static int fork_worker(void);
 /** Until this many bytes have come; ends the process if the agent has left. */
 static void await_bytes(u64 n) {
   while (request_bytes < n) {
-    int idle;
     struct pollfd polled[2] = {{0, POLLIN, 0}, {ended_fd, POLLIN, 0}};
-    idle_worker(&idle);
+    idle_worker();
     int is_short = ended_fd >= 0 && idle < SPARE && !request_bytes;
     if (sys_poll(polled, 2, is_short ? SPARE_MS : -1) == 0 && is_short) fork_worker();
     if (polled[1].revents) reap_workers();
@@ -108,8 +108,7 @@ __attribute__((noreturn, noinline)) static void work(void) {
     sys_alarm(0);
     close_record(&target);
     desk->tag = tag = may_resume = request_bytes = 0;
-    int idle;
-    idle_worker(&idle);
+    idle_worker();
     if (idle > SPARE) leave(0);
     desk->is_idle = 1;
   }
@@ -143,7 +142,7 @@ static int fork_worker(void) {
 }
 /** Hands the request to a process that waits, or to a new one. */
 static void hand_over(void) {
-  int idle, i = idle_worker(&idle);
+  int i = idle_worker();
   if (i < 0) i = fork_worker();
   if (i < 0) return say_died(present.tag);
   desks[i].tag = present.tag;

@@ -2,7 +2,7 @@
 // rings, gives it its input, and records how it ended.
 enum { SIG_PIPE = 13, SIG_KILL = 9, SIG_CHLD = 17 };
 enum { TIOCSCTTY = 0x540e, TIOCSWINSZ = 0x5414, TIOCSPTLCK = 0x40045431, TIOCGPTN = (int)0x80045430 };
-enum { SCHED_BATCH = 3, SYNC_MS = 5000, DRAIN_BYTES = 4 * MiB };
+enum { SCHED_BATCH = 3, FLOWS_BYTES = 4096, FLOWS_MS = 8, SYNC_MS = 5000, DRAIN_BYTES = 4 * MiB };
 
 struct bell { u8 what, signal; u16 columns, rows, unused; };
 struct window { u16 rows, columns, x, y; };
@@ -29,9 +29,13 @@ static void close_one(int *fd) {
   *fd = -1;
 }
 
+/** Output flows: a little later there is more to copy at once. */
+static int flows;
+
 /** Copies what has come. False at the end of the stream. */
 static int copy_output(struct job *j, int which) {
   i64 n = sys_read(j->from[which], chunk, sizeof chunk);
+  flows |= n >= FLOWS_BYTES && n < (i64)sizeof chunk;
   if (n == -EAGAIN || n == -EINTR) return 1;
   if (n <= 0) {
     if (!(j->r.head->flags & TTY)) close_one(&j->from[which]);
@@ -152,14 +156,16 @@ static void supervise(struct job *j) {
     struct pollfd polled[5] = {
         {j->signals, POLLIN, 0},
         {j->bell, POLLIN, 0},
-        {hung_up || (j->pid && waits_for_reader(j->r.head, OUT)) ? -1 : j->from[OUT], POLLIN, 0},
-        {j->pid && waits_for_reader(j->r.head, ERR) ? -1 : j->from[ERR], POLLIN, 0},
+        {flows || hung_up || (j->pid && waits_for_reader(j->r.head, OUT)) ? -1 : j->from[OUT], POLLIN, 0},
+        {flows || (j->pid && waits_for_reader(j->r.head, ERR)) ? -1 : j->from[ERR], POLLIN, 0},
         {j->to >= 0 && in->start < in->end ? j->to : -1, POLLOUT, 0},
     };
     u64 now = milliseconds();
     u64 wait = SYNC_MS;
-    if (!j->pid) wait = ~0ul;
+    if (flows) wait = FLOWS_MS;
+    else if (!j->pid) wait = ~0ul;
     else if (j->deadline_ms) wait = j->deadline_ms <= now ? 0 : j->deadline_ms - now < wait ? j->deadline_ms - now : wait;
+    flows = 0;
     sys_poll(polled, 5, wait);
     if (polled[1].revents) answer_bell(j);
     if (polled[2].revents && !copy_output(j, OUT)) hung_up = 1;
@@ -220,7 +226,8 @@ static int become(char **argv, char **envp) {
   return (int)error;
 }
 
-static void run_command(int folder, int terminal, const int *ends, int report, char **argv, char **envp) {
+/** It begins once something comes through the gate. */
+__attribute__((noreturn, noinline)) static void run_command(int folder, int terminal, const int *ends, int gate, int report, char **argv, char **envp) {
   sys_setsid();
   if (terminal >= 0) sys_ioctl(terminal, TIOCSCTTY, 0);
   for (int i = 0; i < 3; i++) sys_dup2(terminal >= 0 ? terminal : ends[i], i);
@@ -229,6 +236,7 @@ static void run_command(int folder, int terminal, const int *ends, int report, c
   for (int i = 1; i <= 64; i++) on_signal(i, BY_DEFAULT);
   sys_umask(0022);
   sys_fchdir(folder);
+  if (!read_up_to(gate, &none, 1)) leave(127);
   int error = become(argv, envp);
   sys_write(report, &error, sizeof error);
   leave(127);

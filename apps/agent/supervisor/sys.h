@@ -41,6 +41,8 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_getpid() call(39, 0, 0, 0, 0)
 #define sys_getppid() call(110, 0, 0, 0, 0)
 #define sys_fork() call(57, 0, 0, 0, 0)
+/** A fork whose child has this memory until it starts a program. */
+#define sys_vfork() call(58, 0, 0, 0, 0)
 #define sys_execve(path, argv, envp) call(59, path, argv, envp, 0)
 #define sys_exit(code) call(231, code, 0, 0, 0)
 #define sys_wait4(pid, status, how) call(61, pid, status, how, 0)
@@ -313,18 +315,22 @@ static void say_base64(const u8 *bytes, u64 n) {
 static int sextet(char c) {
   return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
 }
+/** What comes until the end, or until there is so much of it. */
+static u64 read_up_to(int fd, void *to, u64 n) {
+  u64 done = 0;
+  for (i64 got; done < n && ((got = sys_read(fd, (u8 *)to + done, n - done)) > 0 || got == -EINTR);)
+    if (got > 0) done += (u64)got;
+  return done;
+}
 /** The input of an operation that came with its request. */
 static const char *given;
 static u64 given_bytes;
 /** All of it, up to so much; from standard input if the operation is not served. */
 static u64 read_given(u8 *text, u64 most) {
-  u64 n = 0;
   if (given) {
-    n = given_bytes < most ? given_bytes : most;
+    u64 n = given_bytes < most ? given_bytes : most;
     memcpy(text, given, n);
     return n;
   }
-  for (i64 got; n < most && ((got = sys_read(0, text + n, most - n)) > 0 || got == -EINTR);)
-    if (got > 0) n += (u64)got;
-  return n;
+  return read_up_to(0, text, most);
 }

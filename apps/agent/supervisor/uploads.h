@@ -8,11 +8,8 @@ static void find_upload(struct upload *u, const char *path, const char *id) {
   memcpy(u->name, ".dormouse-upload-", 17);
   memcpy(u->name + 17, id, 37);
 }
-/** Its folder; -1 if that cannot be opened: there is nothing in it then. */
-static int upload_folder(struct upload *u) {
-  i64 folder = sys_open(u->target.folder, O_PATH | O_DIRECTORY, 0);
-  return folder < 0 ? -1 : (int)folder;
-}
+/** Its folder; below zero if that cannot be opened: there is nothing in it then. */
+#define upload_folder(u) (int)sys_open((u)->target.folder, O_PATH | O_DIRECTORY, 0)
 /** Says its size, or `none`. */
 static int say_upload(int folder, const char *name, struct stat *s) {
   int is_there = sys_statat(folder, name, s, NO_FOLLOW) == 0 && (s->mode & S_IFMT) == S_IFREG;

@@ -66,7 +66,7 @@ const calls: { [N in GuestCallName]: Call<N> } = {
   }),
   'exec.get': async ({ execs }, guest, body, target) => execOf(await execs.get(guest, body), target),
   'exec.read': async ({ execs }, guest, body, target) => {
-    const { exec, ...part } = await execs.read(guest, body)
+    const { exec, ...part } = await execs.read(guest, target.desktopId, body)
     return { exec: execOf(exec, target), ...part }
   },
   'exec.write': async ({ execs, execActivity }, guest, body, { desktopId }) => {

@@ -43,6 +43,8 @@ export interface GuestTransport extends Pick<GuestAgent, 'ping' | 'setTime'> {
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
   /** The answer of our program in the guest. A call is made again if its connection is lost, unless it may not be repeated. */
   call(call: GuestCall, how?: { repeats?: boolean }): Promise<Buffer>
+  /** An operation that answers part by part, until it ends. */
+  follow(call: GuestCall, onPart: (part: Buffer) => void): Promise<Following>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>
   /** Opens a regular file, or part of it. */
@@ -69,6 +71,14 @@ export interface GuestCall {
   timeoutSecs: number
   /** It is not sent later than this, on the clock of `performance.now()`: `guest_deadline`. */
   notAfter?: number
+}
+
+export interface Following {
+  /** What other calls name it by. */
+  tag: number
+  ended: Promise<unknown>
+  /** A call over the same connection. */
+  ask(call: GuestCall): Promise<Buffer>
 }
 
 /** Chooses the part to read, now that the file's size and version are known; null for none. */

@@ -1,12 +1,16 @@
 // Guarantee: the calls of a guest's program are answered also while others wait, whatever is lost is asked again if it may be, and what is
 // no answer is refused. The real program runs here, on this machine, as in a guest.
+
 import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { GuestCalls } from '../ssh/calls.ts'
+import { until } from '../testing/bench.ts'
 import { type ConnectedShells, connectToServer, connectToShells } from '../testing/ssh-server.ts'
 import { GuestExecs } from './execs.ts'
+import { FollowedOutputs } from './followed-output.ts'
 
 const execs = new GuestExecs()
 let guest: ConnectedShells
@@ -28,7 +32,7 @@ async function start(command: string, more = {}): Promise<{ id: string }> {
 
 const read = async (one: { id: string }, offset = 0) => {
   const how = { stream: 'stdout' as const, offset, max_bytes: 720 * 1024, wait_ms: 10_000 }
-  const { exec, data } = await execs.read(calls, { ...one, ...how })
+  const { exec, data } = await execs.read(calls, 'desktop', { ...one, ...how })
   return { exec, text: Buffer.from(data, 'base64').toString() }
 }
 
@@ -54,6 +58,38 @@ test('long output comes whole', async () => {
     if (part.text === '' && part.exec.state === 'exited') break
   }
   expect(text).toBe('0123456789abcde\n'.repeat(100_000))
+})
+
+const line = '0123456789abcde\n'
+
+test('two readers at once, and one that asks again, get every byte', async () => {
+  const one = await start(`yes ${line.trim()} | head -c 3200000`)
+  const readAll = async (repeats: boolean) => {
+    for (let text = ''; ; ) {
+      const part = await read(one, text.length)
+      if (repeats) expect((await read(one, text.length)).text.startsWith(part.text.slice(0, 1_000))).toBe(true)
+      text += part.text
+      if (part.text === '' && part.exec.state === 'exited') return text
+    }
+  }
+  for (const text of await Promise.all([readAll(false), readAll(true)])) expect(text).toBe(line.repeat(200_000))
+})
+
+test('a guest sends a reader only so much ahead, waits for one that pauses, and ends once it has left', async () => {
+  const one = await start(`yes ${line.trim()} | head -c 8000000; sleep 60`)
+  await until(async () => (await execs.get(calls, one)).stdout.end === 8_000_000)
+  const followed = new FollowedOutputs({ idleMs: 200 })
+  const part = (offset: number) =>
+    followed.read(calls, 'desktop', { ...one, stream: 'stdout', offset, max_bytes: 720 * 1024, wait_ms: 10_000 })
+  const sent = () => (guest.shells.at(-1)!.process.stdout as Socket).bytesRead
+  const before = sent()
+  let size = Buffer.from((await part(0))!.data, 'base64').length
+  await until(async () => sent() - before > 1024 * 1024)
+  for (let reads = 0; reads < 3; reads++) {
+    expect(sent() - before - size).toBeLessThan(1.5 * 1024 * 1024)
+    size += Buffer.from((await part(size))!.data, 'base64').length
+  }
+  await until(() => (calls as unknown as GuestCalls).idleChannels === 1)
 })
 
 test('a start is repeated with its id and starts nothing twice; signals are not repeated', async () => {

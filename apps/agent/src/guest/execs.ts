@@ -1,4 +1,5 @@
-// Execs in a guest: each operation is a call of the guest's program. Keeps nothing, so they outlive this process.
+// Execs in a guest: each operation is a call of the guest's program. Keeps nothing but output that is being read, so they outlive this
+// process.
 import { type GuestCallBody, type GuestCallResult, Refusal } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import {
@@ -10,12 +11,15 @@ import {
   parseStatus,
   startWords,
 } from '../scripts/supervisor.ts'
+import { FollowedOutputs, type Read } from './followed-output.ts'
 
 const stepSecs = 30
 const lookSecs = 10
 const removeWaitMs = 5_000
 
 export class GuestExecs {
+  readonly #followed = new FollowedOutputs()
+
   async start(guest: GuestTransport, body: GuestCallBody<'exec.start'>): Promise<ExecReport> {
     const { command, cwd = null, stdin } = body
     const input = typeof stdin === 'string' ? stdin : undefined
@@ -35,8 +39,12 @@ export class GuestExecs {
     return own(answerOf(await ask(guest, ['get', id])), { id })
   }
 
-  async read(guest: GuestTransport, body: GuestCallBody<'exec.read'>): Promise<Read> {
-    const { id, stream, offset, max_bytes: maxBytes, wait_ms: waitMs } = body
+  async read(guest: GuestTransport, desktopId: string, body: GuestCallBody<'exec.read'>): Promise<Read> {
+    const { id, stream, offset, max_bytes: maxBytes } = body
+    const until = performance.now() + body.wait_ms
+    const followed = body.wait_ms > 0 ? await this.#followed.read(guest, desktopId, body) : undefined
+    if (followed) return followed
+    const waitMs = Math.max(0, Math.round(until - performance.now()))
     const words = ['read', id, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs]
     const { exec, from, bytes } = parseRead(await ask(guest, words, waiting(waitMs)))
     return { exec: ofThis(exec, body), offset: from, data: bytes.toString('base64') }
@@ -77,8 +85,6 @@ export async function removeRecord(guest: GuestTransport, folder: string, id: st
 
 /** The time that a call takes which waits in the guest. */
 export const waiting = (waitMs: number) => ({ timeoutSecs: stepSecs + Math.ceil(waitMs / 1_000) })
-
-type Read = Omit<GuestCallResult<'exec.read'>, 'exec'> & { exec: ExecReport }
 
 interface Asked {
   timeoutSecs?: number

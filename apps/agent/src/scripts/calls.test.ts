@@ -18,7 +18,7 @@ test('answers in pieces of one byte take the memory of their bytes, and are refu
   }
   expect(usedBytes() - before).toBeLessThan(64 * 1024 * 1024)
   expect(() => answers.add(Buffer.from('1 1\nX'))).toThrow(refused)
-  expect(answers.add(Buffer.from('2 0\n'))).toEqual([{ tag: 2, answer: Buffer.alloc(maxBytes, 'X') }])
+  expect(answers.add(Buffer.from('2 0\n'))).toEqual([{ tag: 2, answer: Buffer.alloc(maxBytes, 'X'), isPart: false }])
 })
 
 test('a NUL in an argument is refused: behind it would be another argument', () => {

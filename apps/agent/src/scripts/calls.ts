@@ -53,17 +53,21 @@ export interface Answered {
   tag: number
   /** Undefined if the guest ended the operation. */
   answer: Buffer | undefined
+  /** Of one that answers in parts: more may follow. */
+  isPart: boolean
 }
 
 /** Puts answers together from their pieces. A guest may send anything: `guest_unavailable` if that is no answer. */
 export class CallAnswers {
-  /** What has come of each: a guest may send single bytes, so no piece is kept as an object. */
+  /** What has come of each: a guest may send single bytes, so no piece is kept as an object. Nothing of those that are told in parts. */
   readonly #gathered = new Map<number, BoundedBuffer>()
+  readonly #inParts = new Set<number>()
   #rest = Buffer.alloc(0)
 
   /** Before its request is sent: nothing else may be answered. */
-  expect(tag: number): void {
+  expect(tag: number, { inParts = false } = {}): void {
     this.#gathered.set(tag, new BoundedBuffer(answerMaxBytes))
+    if (inParts) this.#inParts.add(tag)
   }
 
   /** The answers that are whole with these bytes. */
@@ -77,11 +81,17 @@ export class CallAnswers {
       const gathered = this.#gathered.get(head.tag) ?? badAnswer()
       const piece = received.subarray(head.next, head.next + head.length)
       at = head.next + head.length
+      const isPart = head.length > 0
+      if (isPart && this.#inParts.has(head.tag)) {
+        whole.push({ tag: head.tag, answer: piece, isPart })
+        continue
+      }
       if (gathered.size + piece.length > answerMaxBytes) badAnswer()
       gathered.add(piece)
-      if (head.length > 0) continue
+      if (isPart) continue
       this.#gathered.delete(head.tag)
-      whole.push({ tag: head.tag, answer: head.isDead ? undefined : gathered.take() })
+      this.#inParts.delete(head.tag)
+      whole.push({ tag: head.tag, answer: head.isDead ? undefined : gathered.take(), isPart })
     }
     this.#rest = Buffer.from(received.subarray(at))
     return whole

@@ -94,6 +94,9 @@ export function answerOf(answer: Buffer, started?: Pick<ExecCommand, 'command' |
   return refuse(code, detail)
 }
 
+/** Whether the program says why it did not do it. */
+export const isFailure = (answer: Buffer): boolean => answer.subarray(0, 3).toString('latin1') === 'no '
+
 /** The system did not start the program. */
 const notStarted = new Set(['program', 'absent', 'permission', 'size', 'start', 'folder', 'file'])
 

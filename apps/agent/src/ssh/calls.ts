@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { GuestChannel, GuestConnection } from '../driver/guest-connection.ts'
-import { CommandLost, type GuestCall } from '../driver/guest-transport.ts'
+import { CommandLost, type Following, type GuestCall } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { CallAnswers, callRequest, noProgramCode, serveScript } from '../scripts/calls.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
@@ -49,6 +49,12 @@ export class GuestCalls {
     }
   }
 
+  /** Not repeated if its connection is lost: who follows begins where it was. */
+  async follow(call: GuestCall, onPart: (part: Buffer) => void): Promise<Following> {
+    const channel = await this.#open()
+    return channel.follow(call, onPart)
+  }
+
   async #open(): Promise<CallChannel> {
     await this.#connection.connect()
     if (this.#channel?.isOpen) return this.#channel
@@ -76,10 +82,15 @@ export class GuestCalls {
 /** No folder, no operation: the program refuses it. */
 const greeting: GuestCall = { words: ['.', ''], timeoutSecs: 30 }
 
+interface Waiting extends PromiseWithResolvers<Buffer | undefined> {
+  /** Gets each part as it comes. */
+  onPart?: ((part: Buffer) => void) | undefined
+}
+
 class CallChannel {
   readonly #channel: GuestChannel
   readonly #answers = new CallAnswers()
-  readonly #waiting = new Map<number, PromiseWithResolvers<Buffer | undefined>>()
+  readonly #waiting = new Map<number, Waiting>()
   readonly #start: StartLine
   #exitCode: number | null | undefined
   #lastTag = 0
@@ -124,16 +135,24 @@ class CallChannel {
     }
   }
 
-  async ask(call: GuestCall): Promise<Buffer> {
+  async follow(call: GuestCall, onPart: (part: Buffer) => void): Promise<Following> {
+    const tag = this.#lastTag + 1
+    const ended = this.ask(call, onPart)
+    // It was not sent.
+    if (this.#lastTag !== tag) await ended
+    return { tag, ended, ask: (more) => this.ask(more) }
+  }
+
+  async ask(call: GuestCall, onPart?: (part: Buffer) => void): Promise<Buffer> {
     if (!this.#isOpen) throw this.#lost()
     if (call.notAfter !== undefined && performance.now() > call.notAfter) throw startedTooLate()
     if (this.#waiting.size >= callsAtOnce) refuse('guest_unavailable', 'the guest runs as many calls at once as it may')
     const { timeoutSecs } = call
     const tag = ++this.#lastTag
     const request = callRequest(tag, call)
-    const waiting = Promise.withResolvers<Buffer | undefined>()
+    const waiting = { ...Promise.withResolvers<Buffer | undefined>(), onPart }
     this.#waiting.set(tag, waiting)
-    this.#answers.expect(tag)
+    this.#answers.expect(tag, { inParts: onPart !== undefined })
     // A guest that does not even end its own operations is left.
     const timer = setTimeout(() => this.#fail(guestDeadline(timeoutSecs)), timeoutSecs * 1_000 + lateMs)
     const begunAt = performance.now()
@@ -152,8 +171,13 @@ class CallChannel {
     const own = this.#start.after(bytes)
     try {
       if (this.#start.isOverLimit) refuse('command_not_run', greetingTooLong)
-      for (const { tag, answer } of this.#answers.add(own)) {
-        this.#waiting.get(tag)?.resolve(answer)
+      for (const { tag, answer, isPart } of this.#answers.add(own)) {
+        const waiting = this.#waiting.get(tag)
+        if (isPart) {
+          waiting?.onPart?.(answer!)
+          continue
+        }
+        waiting?.resolve(answer)
         this.#waiting.delete(tag)
       }
     } catch (error) {

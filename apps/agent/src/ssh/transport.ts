@@ -16,6 +16,7 @@ import type {
   EntriesRequest,
   FileDownload,
   FileUpload,
+  Following,
   GuestAgent,
   GuestCall,
   GuestTransport,
@@ -66,6 +67,10 @@ export class ChannelTransport implements GuestTransport {
 
   call(call: GuestCall, how?: { repeats?: boolean }): Promise<Buffer> {
     return this.#calls.call(call, how)
+  }
+
+  follow(call: GuestCall, onPart: (part: Buffer) => void): Promise<Following> {
+    return this.#calls.follow(call, onPart)
   }
 
   async createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload> {
