@@ -58,12 +58,14 @@ const packages: readonly DebianPackage[] = [
   {
     name: 'dormouse-control-plane',
     workspace: 'apps/control-plane',
-    units: ['dormouse-control-plane.service'],
+    units: ['dormouse-control-plane.service', 'dormouse-backup.service', 'dormouse-backup.timer'],
     documents: ['docs/configuration.md'],
     build: async (folder, tree, npm) => {
       await service('dormouse-control-plane', 'apps/control-plane', folder, tree)
       for (const name of ['client', 'dormouse', 'mcp'])
         cpSync(join(npm, `${name}.tgz`), join(folder, `sdk/${name}.tgz`), { recursive: true })
+      for (const name of ['dormouse-backup', 'dormouse-restore'])
+        cpSync(join(root, 'infra/backup', name), join(folder, name))
     },
   },
   {
@@ -170,7 +172,7 @@ function setModes(tree: string): void {
   for (const path of ['', ...globSync('**/*', { cwd: tree })]) {
     const isFolder = lstatSync(join(tree, path)).isDirectory()
     const isProgram =
-      /^(usr\/bin\/|usr\/lib\/[^/]+\/(node|dormouse-agent-upgrade)$|usr\/lib\/dormouse\/dormouse\.js$|DEBIAN\/(pre|post)(inst|rm)$)/.test(
+      /^(usr\/bin\/|usr\/lib\/[^/]+\/(node|dormouse-(agent-upgrade|backup|restore))$|usr\/lib\/dormouse\/dormouse\.js$|DEBIAN\/(pre|post)(inst|rm)$)/.test(
         path,
       )
     chmodSync(join(tree, path), isFolder || isProgram ? 0o755 : 0o644)

@@ -135,6 +135,7 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
   'POST /admin/v1/upgrades': async ({ ask }) => (await ask('', {})).json.id,
   'POST /admin/v1/upgrades/:id/cancel': async ({ stack, ask }) => {
     const id = newId()
+    await stack.database.rows('update upgrades set settled_at = now() where settled_at is null')
     await stack.database.rows(`insert into upgrades (id, state, batch, timeout_secs) values ($1, 'running', 1, 600)`, [
       id,
     ])

@@ -49,7 +49,17 @@ test('each has its program with a Node of its own, its unit, its settings and it
   expect(contentOf('usr/lib/dormouse-agent')).toEqual(['dormouse-agent-upgrade', 'main.js', 'main.js.map', 'node'])
   const served = contentOf('usr/lib/dormouse-control-plane')
   expect(new Set(served.map((path) => path.split('/')[0]))).toEqual(
-    new Set(['docs', 'main.js', 'main.js.map', 'migrations', 'node', 'sdk', 'viewer']),
+    new Set([
+      'docs',
+      'dormouse-backup',
+      'dormouse-restore',
+      'main.js',
+      'main.js.map',
+      'migrations',
+      'node',
+      'sdk',
+      'viewer',
+    ]),
   )
   expect(served.filter((path) => path.startsWith('sdk/'))).toEqual([
     'sdk/client.tgz',
@@ -60,6 +70,8 @@ test('each has its program with a Node of its own, its unit, its settings and it
     'dormouse-agent-upgrade.path',
     'dormouse-agent-upgrade.service',
     'dormouse-agent.service',
+    'dormouse-backup.service',
+    'dormouse-backup.timer',
     'dormouse-control-plane.service',
     'libvirtd.service.d/dormouse.conf',
   ])

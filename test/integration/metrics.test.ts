@@ -1,6 +1,11 @@
 // Guarantee: an operator, and only an operator, reads from /metrics what the service does, under names that stay.
+import { X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:tls'
 import { release } from '@dormouse/process'
 import { expect, test } from 'vitest'
+import { Authority } from '../real/parts/authority.ts'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 
@@ -64,6 +69,31 @@ test('hosts, capacity, leadership, pool and the process are shown', async () => 
   expect(seriesOf(text, 'dormouse_db_pool_connections{state="used"}')).toBeGreaterThanOrEqual(0)
   expect(seriesOf(text, 'process_resident_memory_bytes')).toBeGreaterThan(1_000_000)
   expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds \d/m)
+})
+
+test('the connections of the database, the last backup, a certificate and the clocks of hosts are shown', async () => {
+  using authority = await Authority.create()
+  const { certificate: cert, key } = await authority.issue('IP:127.0.0.1')
+  await using server = createServer({ cert, key })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const pageUrl = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  await using stack = await Stack.start({ controlPlane: { pageUrl } })
+  const before = await stack.metrics()
+  expect(seriesOf(before, 'dormouse_backup_last_success_timestamp_seconds')).toBe(0)
+  const [used, most] = ['used', 'most'].map(
+    (state) => seriesOf(before, `dormouse_database_connections{state="${state}"}`)!,
+  )
+  expect([used! > 0, most! > used!]).toEqual([true, true])
+  const ends = seriesOf(before, 'dormouse_certificate_end_timestamp_seconds{for="page"}')!
+  expect(ends).toBe(Date.parse(new X509Certificate(cert).validTo) / 1_000)
+  const operator = await stack.replica.parts.principals.createOperatorKey('ops')
+  const offset = await waitFor('the offset of a clock', async () => {
+    const { hosts } = (await stack.api('GET', '/admin/v1/hosts', { key: operator })).json
+    return hosts[0].clock_offset_secs !== null && [hosts[0].clock_offset_secs]
+  })
+  // Both read one clock.
+  expect(Math.abs(offset[0])).toBeLessThan(60)
 })
 
 test('one line for each request and each operation says what an operator needs, and no path', async () => {

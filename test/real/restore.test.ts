@@ -44,6 +44,10 @@ test('after a restore of an older backup, hosts report what they have, and nothi
   const destroyed = (await stack.desktop('awake')).id
   const moved = (await stack.desktop('awake')).id
   const file = await backup(stack.database.url)
+  expect(await stack.database.rows('select finished_at <= now() as done, bytes > 0 as has from backups')).toEqual([
+    { done: true, has: true },
+  ])
+  expect(await stack.metrics()).toMatch(/^dormouse_backup_last_success_timestamp_seconds [1-9]/m)
 
   const request = { to: null, requestedBy: 'operator', requestId: newId() } as const
   const move = await stack.replica.parts.moves.begin(moved, request)

@@ -163,6 +163,7 @@ function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs
 function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const { moveAddress } = config
   const reports = new ActivityReports(parts.activity)
+  let clockOffsetMs: number | undefined
   const imageFacts = new ImageFacts(parts.driver.images, parts.fetcher)
   const facts = new Facts(
     parts.driver,
@@ -175,6 +176,7 @@ function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, tele
       ...(await imageFacts.current()),
       warm: parts.warm.facts,
       upgradable: parts.rootUnit.isThere,
+      ...(clockOffsetMs !== undefined && { clockOffsetMs }),
       ...(config.templatesMiB > 0 && { templates: parts.templates.facts }),
     }),
   )
@@ -190,7 +192,10 @@ function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, tele
     prove: (hands) => hostKey.prove(hands),
     handlers: (dialBack) => linkHandlers({ ...parts, hostKey }, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
-    heard: (answer) => parts.withoutLeader.heard(answer),
+    heard: (answer, at) => {
+      if (answer.now !== undefined) clockOffsetMs = Math.round(answer.now - at)
+      parts.withoutLeader.heard(answer)
+    },
     heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
     log: log.child({ module: 'control' }),
   })

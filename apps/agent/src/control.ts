@@ -36,8 +36,8 @@ export interface ControlOptions {
   hello: () => Promise<Hello>
   /** The next heartbeat of this link. */
   heartbeat: (link: object) => Promise<Heartbeat>
-  /** A replica's answer to a heartbeat. */
-  heard: (answer: HeartbeatAnswer) => void
+  /** A replica's answer to a heartbeat, and when this host's clock stood in the middle between the two. */
+  heard: (answer: HeartbeatAnswer, at: number) => void
   log: Log
 }
 
@@ -172,11 +172,11 @@ export class Control {
       await Promise.race([pause.promise, gone.promise])
       clearTimeout(timer)
       if (peer.closed) return
-      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(peer), {
-        timeoutMs: beatTimeoutMs,
-      })
+      const beat = await this.#options.heartbeat(peer)
+      const sentAt = Date.now()
+      const answer = await peer.call('host.heartbeat', beat, { timeoutMs: beatTimeoutMs })
       const heard = agentCalls['host.heartbeat'].result.parse(answer)
-      this.#options.heard(heard)
+      this.#options.heard(heard, (sentAt + Date.now()) / 2)
       this.#learn(heard.replicas)
     }
   }

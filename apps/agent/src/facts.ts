@@ -8,7 +8,7 @@ const timeoutMs = 1_000
 const firstTimeoutMs = 10_000
 
 /** What changes without the hypervisor. */
-type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm' | 'templates' | 'upgradable'>
+type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm' | 'templates' | 'upgradable' | 'clockOffsetMs'>
 
 export class Facts {
   readonly #driver: Driver
@@ -20,7 +20,7 @@ export class Facts {
 
   /**
    * `problem` returns any problem of the host besides its hypervisor, `own` returns its facts about images besides their names,
-   * about warm copies and upgrades; `given` is from the configuration.
+   * about warm copies, upgrades and its clock; `given` is from the configuration.
    */
   constructor(
     driver: Driver,

@@ -66,7 +66,7 @@ export async function startControlPlane(
   await inLane('control', () => modules.readiness.start())
   const inFlight = new InFlightRequests()
   const acts = new AuditTrail(record)
-  telemetry.watch({ ...modules, ...limits, inFlight })
+  telemetry.watch({ ...modules, ...limits, inFlight }, config)
   const app = await createApp({ ...modules, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
   const gateway = acceptAgents({ app, modules, limits, config, logOf })
   const url = await listen(app, { ...config, port })
@@ -158,7 +158,7 @@ function acceptAgents({ app, modules, limits: { strangers }, config, logOf }: Pa
             leads && heartbeat.wantsIdleRules ? wings.idleRules(hostId) : undefined,
             usage.heard(hostId, heartbeat),
           ])
-          return { ...answer, leads, ...(idleRules && { idleRules }) }
+          return { ...answer, now: Date.now(), leads, ...(idleRules && { idleRules }) }
         }),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
       refuse: (socket, refusal) => sendRawProblem(socket, refusal, logOf('http')),

@@ -110,6 +110,7 @@ export const hostJson = z
     linked: z.boolean().describe('Whether the responding replica has a link to it'),
     version: z.string().nullable().describe('The release of its agent'),
     commit: z.string().nullable().describe('What its agent was built from'),
+    clock_offset_secs: z.number().nullable().describe('By how much its clock is behind a replica’s; below 0: ahead'),
     upgradable: z.boolean().describe('Whether `dormouse admin upgrade hosts` can upgrade its agent'),
     withheld: z
       .object({ since: time, epoch: z.int() })

@@ -67,6 +67,8 @@ export const hostFacts = z.object({
   agentVersion: said(100),
   /** What the agent was built from; `sources` if it was not built. */
   commit: said(100).optional(),
+  /** By how much its clock is behind that of the replica that answered its last heartbeat. */
+  clockOffsetMs: z.int().optional(),
   /** A unit on the host upgrades the agent when the control plane asks for it. */
   upgradable: z.boolean().optional(),
   driver: z.enum(['libvirt', 'simulated']),
@@ -165,6 +167,8 @@ export const heartbeat = z.object({
 export type Heartbeat = z.infer<typeof heartbeat>
 export const heartbeatAnswer = z.object({
   replicas,
+  /** This replica's clock, in Unix milliseconds. */
+  now: z.int().min(0).optional(),
   /** Whether this replica leads. */
   leads: z.boolean(),
   /** Only for a host that requests it: all its awake desktops that may hibernate by themselves. */

@@ -312,6 +312,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     linked: linked(row.id),
     version: row.facts?.agentVersion ?? null,
     commit: row.facts?.commit ?? null,
+    clock_offset_secs: row.facts?.clockOffsetMs === undefined ? null : row.facts.clockOffsetMs / 1_000,
     upgradable: row.facts?.upgradable ?? false,
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },

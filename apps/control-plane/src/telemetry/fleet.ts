@@ -3,6 +3,7 @@
 import type { HostJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Gauge, type Registry } from 'prom-client'
+import { Refreshed } from './refreshed.ts'
 
 export interface FleetOptions {
   registry: Registry
@@ -12,68 +13,41 @@ export interface FleetOptions {
 
 const states = ['active', 'unreachable', 'lost'] as const
 const maxAgeMs = 10_000
-/** Monitoring must not be delayed by a slow database. */
-const waitMs = 1_000
 const MiB = 1_048_576
 const GiB = 1_073_741_824
 
-export class Fleet {
-  readonly #options: FleetOptions
-  readonly #gauges: ReturnType<typeof makeGauges>
-  #readAt = Number.NEGATIVE_INFINITY
-  #reading: Promise<void> | undefined
-
-  constructor(options: FleetOptions) {
-    this.#options = options
-    this.#gauges = makeGauges(options.registry)
+export function fleetMetrics({ registry, list, log }: FleetOptions): Refreshed {
+  const gauges = makeGauges(registry)
+  const read = async () => {
+    show(gauges, await list())
+    gauges.readAt.setToCurrentTime()
   }
+  return new Refreshed({ what: 'hosts', maxAgeMs, read, log })
+}
 
-  /** Reads the hosts if that was long ago. While the database is slow or unavailable, the numbers stay as they are. */
-  async refresh(): Promise<void> {
-    if (performance.now() - this.#readAt < maxAgeMs) return
-    this.#reading ??= this.#read().finally(() => {
-      this.#reading = undefined
-    })
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, waitMs)
-    await Promise.race([this.#reading, late.promise])
-    clearTimeout(timer)
-  }
-
-  async #read(): Promise<void> {
-    try {
-      this.#show(await this.#options.list())
-      this.#readAt = performance.now()
-      this.#gauges.readAt.setToCurrentTime()
-    } catch (error) {
-      this.#options.log.debug({ err: error }, 'the hosts could not be read for the metrics')
-    }
-  }
-
-  #show(hosts: HostJson[]): void {
-    const { hosts: count, ailing, withheld, quarantined, desktops, vcpus, memory, disk } = this.#gauges
-    const present = hosts.filter(({ state }) => state !== 'removed')
-    const usable = present.filter(({ state }) => state === 'active')
-    const sum = (of: (host: HostJson) => number | undefined) =>
-      usable.reduce((total, host) => total + (of(host) ?? 0), 0)
-    for (const state of states) count.set({ state }, present.filter((host) => host.state === state).length)
-    ailing.set(present.filter((host) => host.ailment !== null).length)
-    withheld.set(present.filter((host) => host.withheld).length)
-    quarantined.set(present.filter((host) => host.quarantine).length)
-    desktops.set(present.reduce((total, host) => total + host.desktops, 0))
-    vcpus.set(
-      { amount: 'total' },
-      sum(({ capacity }) => capacity?.vcpus),
-    )
-    vcpus.set(
-      { amount: 'reserved' },
-      sum(({ reserved }) => reserved.vcpus),
-    )
-    memory.set({ amount: 'total' }, sum(({ capacity }) => capacity?.memory_mib) * MiB)
-    memory.set({ amount: 'reserved' }, sum(({ reserved }) => reserved.memory_mib) * MiB)
-    disk.set({ amount: 'total' }, sum(({ capacity }) => capacity?.disk_gib) * GiB)
-    disk.set({ amount: 'reserved' }, sum(({ reserved }) => reserved.disk_gib) * GiB)
-  }
+function show(gauges: ReturnType<typeof makeGauges>, hosts: HostJson[]): void {
+  const { hosts: count, ailing, withheld, quarantined, clocks, desktops, vcpus, memory, disk } = gauges
+  const present = hosts.filter(({ state }) => state !== 'removed')
+  const usable = present.filter(({ state }) => state === 'active')
+  const sum = (of: (host: HostJson) => number | undefined) => usable.reduce((total, host) => total + (of(host) ?? 0), 0)
+  for (const state of states) count.set({ state }, present.filter((host) => host.state === state).length)
+  ailing.set(present.filter((host) => host.ailment !== null).length)
+  withheld.set(present.filter((host) => host.withheld).length)
+  clocks.set(Math.max(0, ...usable.map((host) => Math.abs(host.clock_offset_secs ?? 0))))
+  quarantined.set(present.filter((host) => host.quarantine).length)
+  desktops.set(present.reduce((total, host) => total + host.desktops, 0))
+  vcpus.set(
+    { amount: 'total' },
+    sum(({ capacity }) => capacity?.vcpus),
+  )
+  vcpus.set(
+    { amount: 'reserved' },
+    sum(({ reserved }) => reserved.vcpus),
+  )
+  memory.set({ amount: 'total' }, sum(({ capacity }) => capacity?.memory_mib) * MiB)
+  memory.set({ amount: 'reserved' }, sum(({ reserved }) => reserved.memory_mib) * MiB)
+  disk.set({ amount: 'total' }, sum(({ capacity }) => capacity?.disk_gib) * GiB)
+  disk.set({ amount: 'reserved' }, sum(({ reserved }) => reserved.disk_gib) * GiB)
 }
 
 function makeGauges(registry: Registry) {
@@ -86,6 +60,10 @@ function makeGauges(registry: Registry) {
     ailing: gauge('dormouse_hosts_unhealthy', 'Hosts that report a problem'),
     withheld: gauge('dormouse_hosts_withheld', 'Hosts that get no commands until an operator trusts them'),
     quarantined: gauge('dormouse_hosts_quarantined', 'Hosts that new desktops avoid because wakes there keep failing'),
+    clocks: gauge(
+      'dormouse_hosts_clock_offset_seconds',
+      'The largest difference between the clock of an active host and a replica’s',
+    ),
     desktops: gauge('dormouse_host_desktops', 'Desktops that have a reservation on a host'),
     vcpus: labelled('dormouse_host_vcpus', 'Virtual processors of all active hosts', 'amount'),
     memory: labelled('dormouse_host_memory_bytes', 'Memory that all active hosts offer', 'amount'),

@@ -4,10 +4,13 @@ import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'
 import type { CommandObserver } from '../agents/links.ts'
+import { certificateMetrics } from './certificates.ts'
 import { observeCommands } from './commands.ts'
-import { Fleet, type FleetOptions } from './fleet.ts'
+import { databaseMetrics } from './database.ts'
+import { type FleetOptions, fleetMetrics } from './fleet.ts'
 import { type Gauged, type Held, showGauges, showHeld, showLeadership } from './gauges.ts'
 import { OperationTelemetry } from './operations.ts'
+import type { Refreshed } from './refreshed.ts'
 
 const alarmKinds = [
   'ledger',
@@ -30,7 +33,7 @@ export class Telemetry {
   readonly tracing: Tracing | undefined
   readonly #logOf: (module: string) => Log
   readonly #stopAlarms: () => void
-  #fleet: Fleet | undefined
+  #refreshed: Refreshed[] = []
 
   constructor(log: Log, logOf: (module: string) => Log, tracing: Tracing | undefined) {
     this.#logOf = logOf
@@ -54,20 +57,24 @@ export class Telemetry {
       hosts: { list: FleetOptions['list'] }
       wings: { gauges: Gauged[] }
     },
+    config: { publicUrl?: string | undefined; pageUrl?: string | undefined },
   ): void {
     showHeld(this.registry, modules)
     showLeadership(this.registry, modules.leadership)
     showGauges(this.registry, modules.wings.gauges)
-    this.#fleet = new Fleet({
-      registry: this.registry,
-      list: () => modules.hosts.list(),
-      log: this.#logOf('telemetry'),
-    })
+    const { registry } = this
+    const { pool, hosts } = modules
+    const log = this.#logOf('telemetry')
+    this.#refreshed = [
+      fleetMetrics({ registry, list: () => hosts.list(), log }),
+      databaseMetrics(registry, pool, log),
+      certificateMetrics({ registry, pool, urls: { public: config.publicUrl, page: config.pageUrl }, log }),
+    ]
   }
 
   /** All metrics, as Prometheus reads them. */
   async text(): Promise<string> {
-    await this.#fleet?.refresh()
+    await Promise.all(this.#refreshed.map((numbers) => numbers.refresh()))
     return Registry.merge([processMetrics(), this.registry]).metrics()
   }
 

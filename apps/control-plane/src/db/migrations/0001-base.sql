@@ -366,6 +366,13 @@ create table drain_desktops (
   primary key (drain_id, desktop_id)
 );
 
+-- When dormouse-backup last wrote a backup that can be read. No other program writes it.
+create table backups (
+  only_one boolean primary key default true check (only_one),
+  finished_at timestamptz not null,
+  bytes bigint not null
+);
+
 -- Upgrades of the agents of hosts: one row for each, and one for each host of it.
 create table upgrades (
   id uuid primary key,
