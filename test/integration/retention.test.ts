@@ -77,7 +77,7 @@ test('of generations only the latest stays, of invitations none that is spent, o
   const { current_generation_id } = await stack.see(id)
   expect([await count(stack, 'generations'), await count(stack, 'host_invites')]).toEqual([2, 1])
   await stack.database.rows(
-    `insert into replicas (id, url, seen_at) values (gen_random_uuid(), 'x', now() - interval '2 days')`,
+    `insert into replicas (id, url, version, commit, seen_at) values (gen_random_uuid(), 'x', '', '', now() - interval '2 days')`,
   )
   await age(stack, 91)
   await hosts.invite('young')
