@@ -1,5 +1,5 @@
 // Control planes and simulated hosts of several releases, in processes of their own, on one database.
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { type AdminClient, createAdminClient } from '@dormouse/client'
 import { Child } from '../crash/child.ts'
 import { freePort } from '../free-port.ts'
@@ -68,10 +68,10 @@ export class Fleet {
     this.#expectVersions((await this.admin.listReplicas()).replicas, release)
   }
 
-  /** The same for the first host. The others stay as they are. */
-  async changeHost(release: Release, between: () => Promise<void>): Promise<void> {
-    await this.#change(this.#hosts, 0, release, between)
-    this.#expectVersions((await this.admin.listHosts()).hosts.slice(0, 1), release)
+  /** The same for each host. */
+  async changeHosts(release: Release, between: () => Promise<void>): Promise<void> {
+    for (let at = 0; at < this.#hosts.length; at++) await this.#change(this.#hosts, at, release, between)
+    this.#expectVersions((await this.admin.listHosts()).hosts, release)
   }
 
   async #change(members: Member[], at: number, release: Release, between: () => Promise<void>): Promise<void> {
@@ -91,8 +91,8 @@ export class Fleet {
     for (const { process } of [...this.#hosts, ...this.#replicas]) await process.kill('SIGTERM')
   }
 
-  #start(file: string, name: string, env: Record<string, string>, { folder, version }: Release): Member {
-    const logFile = join(this.#folder, `${name}-${version}.log`)
+  #start(file: string, name: string, env: Record<string, string>, { folder }: Release): Member {
+    const logFile = join(this.#folder, `${name}-${basename(folder)}.log`)
     const process = new Child({ checkout: folder, file, env, logFile })
     process.start()
     return { file, name, env, process }

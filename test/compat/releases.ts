@@ -1,6 +1,8 @@
-// Builds this release, and the one after it, which does not exist yet: the same sources with the changes in `next`.
-import { cpSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+// Builds three releases: the last one that was cut, this one, and the one after it, which does not exist yet: the same sources
+// with the changes in `next`.
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, readFileSync, realpathSync, symlinkSync } from 'node:fs'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { release } from '@dormouse/process'
 import { build, type Plugin } from 'esbuild'
@@ -28,34 +30,62 @@ const nextVersion = release.version.replace(
   (_, major, minor) => `${major}.${Number(minor) + 1}.0`,
 )
 
-export async function buildReleases(folder: string): Promise<{ here: Release; next: Release }> {
-  const here = { version: release.version, folder: join(folder, 'this') }
+/** The commit that was cut as a release last. Whoever cuts the next one replaces it. */
+const releasedCommit = 'f6d41b49711d404766ed0277783b469c6cebefba'
+
+export async function buildReleases(folder: string): Promise<{ last: Release; here: Release; next: Release }> {
+  const sources = sourcesOf(releasedCommit, join(folder, 'sources'))
+  const last = { version: versionOf(sources), folder: join(folder, 'last') }
+  const here = { version: release.version, folder: join(folder, 'here') }
   const next = { version: nextVersion, folder: join(folder, 'next') }
   const made = new Set<Edit>()
   const all = [...edits, { file: 'packages/process/package.json', find: release.version, put: nextVersion }]
-  for (const app of ['agent', 'control-plane']) {
-    await bundle(app, here, [])
-    await bundle(app, next, [withEdits(all, made)])
-  }
+  await bundle(sources, last, [])
+  await bundle(root, here, [])
+  await bundle(root, next, [withEdits(all, made)])
   const unused = all.filter((edit) => !made.has(edit))
   if (unused.length > 0) throw new Error(`nothing loads ${unused.map(({ file }) => file)}; correct test/compat/next`)
-  for (const { folder: into } of [here, next])
-    for (const [from, to] of beside) cpSync(join(root, from), join(into, 'control-plane', to), { recursive: true })
   cpSync(changes, join(next.folder, 'control-plane/migrations'), {
     recursive: true,
     filter: (path) => path === changes || path.endsWith('.sql'),
   })
-  return { here, next }
+  return { last, here, next }
 }
 
-async function bundle(app: string, { folder }: Release, plugins: Plugin[]): Promise<void> {
-  await build({
-    ...oneFile,
-    entryPoints: [join(root, 'apps', app, 'src/main.ts')],
-    outfile: join(folder, app, 'main.js'),
-    plugins: [...plugins, ...oneFile.plugins],
-    logLevel: 'warning',
+const versionOf = (sources: string): string =>
+  JSON.parse(readFileSync(join(sources, 'packages/process/package.json'), 'utf8')).version
+
+/** Writes the sources of a commit. They use the packages that are installed here, and their own workspaces. */
+function sourcesOf(commit: string, folder: string): string {
+  mkdirSync(join(folder, 'node_modules/@dormouse'), { recursive: true })
+  const archive = execFileSync('git', ['archive', commit, 'apps', 'packages', 'tsconfig.base.json'], {
+    cwd: root,
+    maxBuffer: 2 ** 28,
   })
+  execFileSync('tar', ['-x'], { cwd: folder, input: archive })
+  const installed = join(root, 'node_modules')
+  for (const name of readdirSync(installed).filter((one) => !one.startsWith('.'))) {
+    const from = join(installed, name)
+    if (name !== '@dormouse') symlinkSync(from, join(folder, 'node_modules', name))
+    else
+      for (const own of readdirSync(from)) {
+        const workspace = join(folder, relative(root, realpathSync(join(from, own))))
+        symlinkSync(workspace, join(folder, 'node_modules', name, own))
+      }
+  }
+  return folder
+}
+
+async function bundle(sources: string, { folder }: Release, plugins: Plugin[]): Promise<void> {
+  for (const app of ['agent', 'control-plane'])
+    await build({
+      ...oneFile,
+      entryPoints: [join(sources, 'apps', app, 'src/main.ts')],
+      outfile: join(folder, app, 'main.js'),
+      plugins: [...plugins, ...oneFile.plugins],
+      logLevel: 'warning',
+    })
+  for (const [from, to] of beside) cpSync(join(sources, from), join(folder, 'control-plane', to), { recursive: true })
 }
 
 /** Each edit must fit: what it finds is there once. */

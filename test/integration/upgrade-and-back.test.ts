@@ -1,6 +1,7 @@
-// Guarantee: this release works with agents, replicas and a schema of the next one, and the next one with ours. Replicas and
-// hosts go to the next release, back, and to it again while customers work; nothing is lost, and nothing fails for good.
-import { mkdtempSync, rmSync } from 'node:fs'
+// Guarantee: this release works with agents, replicas and a schema of the one before and of the one after, and they with ours.
+// Replicas and hosts go to the next release, back, and to it again while customers work; nothing is lost, and nothing fails for
+// good.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
@@ -9,13 +10,15 @@ import { createLog, release } from '@dormouse/process'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { Fleet } from '../compat/fleet.ts'
 import { Load } from '../compat/load.ts'
-import { buildReleases } from '../compat/releases.ts'
+import { buildReleases, type Release } from '../compat/releases.ts'
 import { waitFor } from '../wait-for.ts'
 import { Database } from './parts/database.ts'
 
 const customers = 4
 
-test('replicas and hosts go to the next release, back, and forward again, one at a time, while customers work', async () => {
+test('replicas and hosts go to the next release, back, and forward again, twice, one at a time, while customers work', {
+  timeout: 400_000,
+}, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-compat-'))
   const database = await Database.create(inject('databaseUrl'))
   const { operatorKey, apiKey } = await keysOf(database.url)
@@ -25,9 +28,11 @@ test('replicas and hosts go to the next release, back, and forward again, one at
     await database.drop()
     rmSync(folder, { recursive: true, force: true })
   })
-  const { here, next } = await buildReleases(join(folder, 'releases'))
-  for (let at = 0; at < 2; at++) await fleet.addReplica(here)
-  for (let at = 0; at < 2; at++) await fleet.addHost(here)
+  const { last, here, next } = await buildReleases(join(folder, 'releases'))
+  // Otherwise the database could not say which of both may lead.
+  if (last.version === here.version) expect(migrationsOf(here), 'set the next version').toEqual(migrationsOf(last))
+  for (let at = 0; at < 2; at++) await fleet.addReplica(last)
+  for (let at = 0; at < 2; at++) await fleet.addHost(last)
 
   const load = new Load(fleet.urls, apiKey)
   for (let at = 0; at < customers; at++) await load.add()
@@ -36,11 +41,16 @@ test('replicas and hosts go to the next release, back, and forward again, one at
     await waitFor('each customer to go on', () => load.rounds.every((rounds, at) => rounds > before[at]!))
   }
   await goesOn()
-  await fleet.changeReplicas(next, goesOn)
-  await fleet.changeReplicas(here, goesOn)
-  await fleet.changeHost(next, goesOn)
-  await fleet.changeReplicas(next, goesOn)
-  await fleet.changeHost(here, goesOn)
+  for (const [from, to] of [
+    [last, here],
+    [here, next],
+  ] as const) {
+    await fleet.changeReplicas(to, goesOn)
+    await fleet.changeReplicas(from, goesOn)
+    await fleet.changeHosts(to, goesOn)
+    await fleet.changeReplicas(to, goesOn)
+  }
+  await fleet.changeHosts(here, goesOn)
   await load.stop()
 
   for (const customer of load.customers) {
@@ -61,6 +71,8 @@ const expected = [
   ...['ConnectionError', 'not_leader', 'stopping', 'database_unavailable'],
   ...['host_unreachable', 'exec_interrupted', 'guest_unavailable'],
 ]
+
+const migrationsOf = ({ folder }: Release) => readdirSync(join(folder, 'control-plane/migrations'))
 
 async function keysOf(databaseUrl: string) {
   const log = createLog({ name: 'compat', level: 'silent' })
