@@ -47,6 +47,9 @@ const root = fileURLToPath(new URL('../', import.meta.url))
 const version: string = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const say = (words: string): void => console.error(words)
 
+// The users of a machine and of a container read what is packed, whatever the umask of the builder is.
+process.umask(0o022)
+
 async function release(out: string, isJson: boolean): Promise<void> {
   mkdirSync(out, { recursive: true })
   // A folder with half of a release has none of its files.

@@ -87,8 +87,11 @@ const packages: readonly DebianPackage[] = [
       await buildProgram('apps/cli', folder)
       // Debian has them in places of its own.
       for (const name of ['LICENSE', 'README.md']) rmSync(join(folder, name))
+      // The program in /usr/bin names the package's own Node.
+      const file = join(folder, 'dormouse.js')
+      writeFileSync(file, readFileSync(file, 'utf8').replace(/^#!.*\n/, ''))
       for (const [shell, path] of Object.entries(completions)) {
-        const words = [join(folder, 'dormouse.js'), 'completion', shell]
+        const words = [file, 'completion', shell]
         const text = execFileSync(process.execPath, words, { encoding: 'utf8' })
         mkdirSync(join(tree, dirname(path)), { recursive: true })
         writeFileSync(join(tree, path), text)
@@ -172,7 +175,7 @@ function setModes(tree: string): void {
   for (const path of ['', ...globSync('**/*', { cwd: tree })]) {
     const isFolder = lstatSync(join(tree, path)).isDirectory()
     const isProgram =
-      /^(usr\/bin\/|usr\/lib\/[^/]+\/(node|dormouse-(agent-upgrade|backup|restore))$|usr\/lib\/dormouse\/dormouse\.js$|DEBIAN\/(pre|post)(inst|rm)$)/.test(
+      /^(usr\/bin\/|usr\/lib\/[^/]+\/(node|dormouse-(agent-upgrade|backup|restore))$|DEBIAN\/(pre|post)(inst|rm)$)/.test(
         path,
       )
     chmodSync(join(tree, path), isFolder || isProgram ? 0o755 : 0o644)

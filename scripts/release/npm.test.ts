@@ -137,6 +137,7 @@ test('what a control plane serves is the same bytes, made once, each with its pa
     ['client', 'dormouse', 'mcp'].flatMap((name) => [`${name}.cdx.json`, `${name}.tgz`]),
   )
   const parts = JSON.parse(readFileSync(join(packed, 'dormouse.cdx.json'), 'utf8'))
+  expect(parts.metadata.component.name).toBe('dormouse-workspace')
   expect(parts.components.map(({ name }: { name: string }) => name)).toContain('commander')
 })
 

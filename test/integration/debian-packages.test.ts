@@ -1,40 +1,54 @@
-// Guarantee: the Debian packages of a release contain what they should, and nothing of the machine that made them.
-import { execFileSync } from 'node:child_process'
+// Guarantee: the Debian packages of a release contain what they should, and nothing of the machine that made them. The container image
+// that is made of one serves.
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { globSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, globSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { release } from '@dormouse/process'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { ensureSdk } from '../../scripts/build/sdk.ts'
 import { packDebian } from '../../scripts/release/debian.ts'
+import { packImage } from '../../scripts/release/image.ts'
+import { isRoot } from '../../scripts/testbed/namespaces.ts'
+import { freePort } from '../free-port.ts'
+import { plainFetch } from '../openapi.ts'
+import { waitFor } from '../wait-for.ts'
+import { Database } from './parts/database.ts'
+import { requireTools } from './parts/tools.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 
 /** On the disk: they are large. */
 const folder = mkdtempSync('/var/tmp/dormouse-packages-')
 const tree = join(folder, 'tree')
+const made = join(folder, 'made')
+const given = { version: release.version, epoch: 1_790_000_000, say: () => undefined }
 let files: string[]
 let sums: string[]
 
 beforeAll(async () => {
   await ensureSdk(() => undefined)
-  const made = join(folder, 'made')
   mkdirSync(made)
-  const npm = join(root, 'apps/control-plane/dist/sdk')
-  const given = { npm, version: release.version, epoch: 1_790_000_000, uncompressed: true, say: () => undefined }
-  files = await packDebian(made, given)
+  const packing = { ...given, npm: join(root, 'apps/control-plane/dist/sdk'), uncompressed: true }
+  files = await packDebian(made, packing)
   for (const name of files) execFileSync('dpkg-deb', ['-x', join(made, name), tree])
   const sumOfAgent = () =>
     createHash('sha256')
       .update(readFileSync(join(made, files[1]!)))
       .digest('hex')
   const first = sumOfAgent()
-  await packDebian(made, { ...given, names: ['dormouse-agent'] })
+  await packDebian(made, { ...packing, names: ['dormouse-agent'] })
   sums = [first, sumOfAgent()]
-  rmSync(made, { recursive: true })
 }, 300_000)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const setting = (each: string) => {
+  const at = each.indexOf('=')
+  return ['--setenv', each.slice(0, at), each.slice(at + 1)]
+}
 
 const contentOf = (path: string) =>
   globSync('**/*', { cwd: join(tree, path) })
@@ -91,12 +105,71 @@ test('two builds are the same bytes', () => {
   expect(sums[1]).toBe(sums[0])
 })
 
-test('nothing tells where they were made, and nothing is a test', () => {
+test('nothing tells where they were made, nothing is a test, and nothing is secret', () => {
   const own = contentOf('').filter((path) => !path.endsWith('/node'))
   expect(own.length).toBeGreaterThan(40)
-  const telling = own.filter((path) => [root, folder].some((name) => readFileSync(join(tree, path)).includes(name)))
+  const secret = /-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=]{20}|svc_(op_)?\w{30}/
+  const telling = own.filter((path) => {
+    const text = readFileSync(join(tree, path), 'latin1')
+    return text.includes(root) || text.includes(folder) || secret.test(text)
+  })
   expect(telling).toEqual([])
-  expect(own.filter((path) => /\.test\.|\.built-from|\.ts$/.test(path))).toEqual([])
+  const settings = ['etc/dormouse/agent.env', 'etc/dormouse/control-plane.env']
+  expect(own.filter((path) => /\.env/.test(path))).toEqual(settings)
+  expect(own.filter((path) => /\.test\.|(^|\/)test\/|\.built-from|\.ts$/.test(path))).toEqual([])
+})
+
+/** The health check of compose.yaml, for another port. */
+function healthCheck(port: number): string[] {
+  const compose = readFileSync(join(root, 'infra/containers/compose.yaml'), 'utf8')
+  const [, words = ''] = /^ +- CMD\n((?: +- .*\n)+)/m.exec(compose) ?? []
+  return [...words.matchAll(/- (.*)/g)].map(([, word]) => word!.replace(':8080', `:${port}`))
+}
+
+test('the container image serves, read-only and as its own user', async (context) => {
+  requireTools(context, 'mmdebstrap', 'umoci', 'bwrap')
+  const bundle = join(folder, 'bundle')
+  const layout = join(folder, 'layout')
+  mkdirSync(layout)
+  execFileSync('tar', ['-xf', join(made, packImage(made, given)), '-C', layout])
+  execFileSync('umoci', ['unpack', '--rootless', '--image', `${layout}:${release.version}`, bundle], { stdio: 'pipe' })
+  const { args, env, user } = JSON.parse(readFileSync(join(bundle, 'config.json'), 'utf8')).process
+  chmodSync(folder, 0o755)
+  chmodSync(bundle, 0o755)
+  const database = await Database.empty(inject('databaseUrl'))
+  const port = await freePort()
+  const settings = [...env, `DATABASE_URL=${database.url}`, `PORT=${port}`, 'DORMOUSE_PUBLIC_URL=https://cp.example']
+  const own = ['--unshare-user', '--uid', user.uid, '--gid', user.gid, '--unshare-pid', '--as-pid-1', '--unshare-ipc']
+  const places = ['--ro-bind', join(bundle, 'rootfs'), '/', '--proc', '/proc', '--dev', '/dev', '--chdir', '/']
+  // Root would own what the image's user does not.
+  const other = isRoot() ? ['setpriv', '--reuid', user.uid, '--regid', user.gid, '--clear-groups'] : []
+  const inside = (...more: string[]) =>
+    [...other, 'bwrap', ...own, ...places, '--clearenv', ...settings.flatMap(setting), ...more].map(String)
+  const ended = (words: string[]) => {
+    const [command, ...rest] = inside(...words)
+    return spawnSync(command!, rest, { encoding: 'utf8' })
+  }
+  const write = `try { fs.writeFileSync('/tmp/x', '') } catch ({ code }) { console.log(process.getuid(), code) }`
+  expect(ended([args[0], '-e', write]).stdout).toBe('10001 EROFS\n')
+  expect(ended(healthCheck(port)).status).toBe(1)
+  const [command, ...rest] = inside('--info-fd', '3', ...args)
+  const child = spawn(command!, rest, { stdio: ['ignore', 'pipe', 'inherit', 'pipe'] })
+  const exited = new Promise((resolve) => child.on('exit', resolve))
+  const pid = JSON.parse(await text(child.stdio[3] as Readable))['child-pid']
+  const said = text(child.stdout!)
+  try {
+    const ready = async () => (await plainFetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined))?.ok
+    await Promise.race([waitFor('readiness', ready), exited])
+    expect(await ready()).toBe(true)
+    expect(ended(healthCheck(port)).status).toBe(0)
+    process.kill(pid, 'SIGTERM')
+    expect(await exited).toBe(0)
+  } catch (error) {
+    if (child.exitCode === null) process.kill(pid, 'SIGKILL')
+    throw new Error(await said, { cause: error })
+  } finally {
+    await database.drop()
+  }
 })
 
 test('each program says its version by its own Node', () => {

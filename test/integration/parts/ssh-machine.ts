@@ -75,7 +75,8 @@ const shims: Record<string, string> = {
   systemctl,
   'apt-get': aptGet,
   'apt-cache': '#!/bin/sh',
-  'dpkg-query': `#!/bin/sh\n[ ! -e /var/lib/package/main.js ] || echo 'ii =1.0'`,
+  'dpkg-query': `#!/bin/sh
+[ ! -e /var/lib/package/main.js ] || case $1 in --control-show) cat /var/lib/dpkg/info/$2.$3 ;; *) echo 'ii =1.0' ;; esac`,
   'dormouse-agent': dormouseAgent,
   journalctl: '#!/bin/sh\ncat /run/units/log 2>/dev/null',
 }

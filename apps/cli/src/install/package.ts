@@ -70,7 +70,7 @@ const versioned = ({ version }: { version: string | undefined }): string => (ver
 /** Version and content of what is installed; empty if nothing is. */
 async function stateOf(root: Root): Promise<string> {
   const script = `dpkg-query -W -f='\${db:Status-Abbrev}=\${Version}\n' dormouse-agent 2>/dev/null | sed -n 's/^ii *=//p'
-sha256sum </var/lib/dpkg/info/dormouse-agent.md5sums 2>/dev/null; true`
+dpkg-query --control-show dormouse-agent md5sums 2>/dev/null | sha256sum`
   const [version = '', sum = ''] = (await root.run(script)).stdout.trim().split('\n')
   return /^[\w.+~:-]+$/.test(version) ? `${version} ${sum}` : ''
 }
@@ -89,8 +89,8 @@ install() { apt -o Dpkg::Options::=--force-confold install --no-install-recommen
 case $1 in
   *.deb)
     again=
-    sums=/var/lib/dpkg/info/dormouse-agent.md5sums
-    [ ! -e $sums ] || dpkg-deb --ctrl-tarfile "$1" | tar -xO ./md5sums | cmp -s - $sums || again=--reinstall
+    sums=$(dpkg-query --control-show dormouse-agent md5sums 2>/dev/null)
+    [ -z "$sums" ] || [ "$sums" = "$(dpkg-deb --ctrl-tarfile "$1" | tar -xO ./md5sums)" ] || again=--reinstall
     install $again "$1" || { apt update && install $again "$1"; } || exit 1
     rm -rf "$(dirname "$1")"
     ;;
