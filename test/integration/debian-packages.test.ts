@@ -1,6 +1,6 @@
-// Guarantee: the Debian packages of a release contain what they should, and nothing of the machine that made them. The container image
-// that is made of one serves.
-import { execFileSync, spawn, spawnSync } from 'node:child_process'
+// Guarantee: the Debian packages of a release contain what they should, and nothing of the machine that made them. Their control plane
+// serves as any user, as a container, too, and npm installs what it serves.
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, globSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -44,6 +44,9 @@ beforeAll(async () => {
   sums = [first, sumOfAgent()]
 }, 300_000)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** For root: what follows runs as another user. */
+const asUser = (id: number) => ['setpriv', `--reuid=${id}`, `--regid=${id}`, '--clear-groups', '--inh-caps=-all']
 
 const setting = (each: string) => {
   const at = each.indexOf('=')
@@ -142,7 +145,7 @@ test('the container image serves, read-only and as its own user', async (context
   const own = ['--unshare-user', '--uid', user.uid, '--gid', user.gid, '--unshare-pid', '--as-pid-1', '--unshare-ipc']
   const places = ['--ro-bind', join(bundle, 'rootfs'), '/', '--proc', '/proc', '--dev', '/dev', '--chdir', '/']
   // Root would own what the image's user does not.
-  const other = isRoot() ? ['setpriv', '--reuid', user.uid, '--regid', user.gid, '--clear-groups'] : []
+  const other = isRoot() ? asUser(user.uid) : []
   const inside = (...more: string[]) =>
     [...other, 'bwrap', ...own, ...places, '--clearenv', ...settings.flatMap(setting), ...more].map(String)
   const ended = (words: string[]) => {
@@ -154,22 +157,85 @@ test('the container image serves, read-only and as its own user', async (context
   expect(ended(healthCheck(port)).status).toBe(1)
   const [command, ...rest] = inside('--info-fd', '3', ...args)
   const child = spawn(command!, rest, { stdio: ['ignore', 'pipe', 'inherit', 'pipe'] })
-  const exited = new Promise((resolve) => child.on('exit', resolve))
   const pid = JSON.parse(await text(child.stdio[3] as Readable))['child-pid']
+  await whileReady({ child, pid, port }, async () => expect(ended(healthCheck(port)).status).toBe(0))
+  await database.drop()
+})
+
+interface Served {
+  child: ChildProcess
+  /** The program's own. */
+  pid: number
+  port: number
+}
+
+/** Works with a service as soon as it is ready, then ends it as systemd does. */
+async function whileReady({ child, pid, port }: Served, work: (url: string) => Promise<void>): Promise<void> {
+  const url = `http://127.0.0.1:${port}`
+  const exited = new Promise((resolve) => child.on('exit', resolve))
   const said = text(child.stdout!)
   try {
-    const ready = async () => (await plainFetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined))?.ok
+    const ready = async () => (await plainFetch(`${url}/readyz`).catch(() => undefined))?.ok
     await Promise.race([waitFor('readiness', ready), exited])
     expect(await ready()).toBe(true)
-    expect(ended(healthCheck(port)).status).toBe(0)
+    await work(url)
     process.kill(pid, 'SIGTERM')
     expect(await exited).toBe(0)
   } catch (error) {
     if (child.exitCode === null) process.kill(pid, 'SIGKILL')
-    throw new Error(await said, { cause: error })
-  } finally {
-    await database.drop()
+    throw new Error(`${error}\n${await said}`, { cause: error })
   }
+}
+
+test('a service of the package serves its npm packages, which npm installs and runs', async () => {
+  chmodSync(folder, 0o755)
+  const database = await Database.empty(inject('databaseUrl'))
+  const port = await freePort()
+  const program = join(tree, 'usr/lib/dormouse-control-plane')
+  const env = { DATABASE_URL: database.url, PORT: String(port) }
+  const own = [join(program, 'node'), join(program, 'main.js')]
+  const [command, ...words] = isRoot() ? [...asUser(65_534), ...own] : own
+  const key = execFileSync(command!, [...words, 'init'], { env, encoding: 'utf8' }).trim()
+  const child = spawn(command!, words, { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const place = join(folder, 'stranger')
+  mkdirSync(place)
+  const run = (given: Record<string, string>, ...npm: string[]) => {
+    const path = `${join(root, 'node_modules/.bin')}:${process.env.PATH}`
+    const cache = {
+      npm_config_cache: join(folder, 'npm'),
+      npm_config_audit: 'false',
+      npm_config_update_notifier: 'false',
+    }
+    const all = { PATH: path, HOME: place, ...cache, ...given }
+    const { status, stdout, stderr } = spawnSync(npm[0]!, npm.slice(1), { cwd: place, env: all, encoding: 'utf8' })
+    return { status, stdout, stderr }
+  }
+  await whileReady({ child, pid: child.pid!, port }, async (url) => {
+    const ask = async (path: string, body: object) => {
+      const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+      const answer = await plainFetch(`${url}/admin/v1/${path}`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify(body),
+      })
+      return (await answer.json()) as Record<string, string>
+    }
+    const { id } = await ask('orgs', { name: 'acme' })
+    const { api_key: apiKey } = await ask('keys', { org_id: id!, name: 'first' })
+    expect(run({}, 'npm', 'install', `${url}/sdk/client.tgz`)).toMatchObject({ status: 0 })
+    const script = `import { createClient } from '@dormouse/client'
+const client = createClient({ baseUrl: process.argv[1], apiKey: process.argv[2] })
+console.log((await client.listDesktops()).desktops.length)`
+    expect(run({}, 'node', '--input-type=module', '-e', script, url, apiKey!)).toMatchObject({
+      status: 0,
+      stdout: '0\n',
+    })
+    const npx = ['npx', '--yes', `${url}/sdk/dormouse.tgz`, 'list']
+    const settings = { DORMOUSE_URL: url, DORMOUSE_API_KEY: apiKey! }
+    expect(run(settings, ...npx, '--json')).toMatchObject({ status: 0, stdout: expect.stringContaining('"desktops"') })
+    expect(run({}, ...npx)).toMatchObject({ status: 6, stderr: expect.stringContaining('Next step: ') })
+  })
+  await database.drop()
 })
 
 test('each program says its version by its own Node', () => {
