@@ -6,6 +6,8 @@ import type { Driver } from './driver/driver.ts'
 const timeoutMs = 1_000
 /** The first time, libvirt probes what QEMU can do, which takes it a while. */
 const firstTimeoutMs = 10_000
+/** A busy host answers late. While its last answer is this recent, that is no problem. */
+const recentMs = 10_000
 
 /** What changes without the hypervisor. */
 type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm' | 'templates' | 'upgradable' | 'clockOffsetMs'>
@@ -17,6 +19,7 @@ export class Facts {
   #known: HostFacts
   #request: Promise<HostFacts> | undefined
   #asked = false
+  #answeredAt = -Infinity
 
   /**
    * `problem` returns any problem of the host besides its hypervisor, `own` returns its facts about images besides their names,
@@ -49,7 +52,7 @@ export class Facts {
     }
   }
 
-  /** The facts now. If the hypervisor does not answer within 1 s (the first time: 10 s), the last known ones with a problem. */
+  /** The facts now. If the hypervisor does not answer within 1 s (the first time: 10 s), the last known ones; with a problem if they are old. */
   async current(): Promise<HostFacts> {
     this.#request ??= this.#ask()
     const late = Promise.withResolvers<void>()
@@ -57,13 +60,15 @@ export class Facts {
     const answer = await Promise.race([this.#request, late.promise])
     clearTimeout(timer)
     this.#asked = true
-    const facts = answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
+    const silent = performance.now() - this.#answeredAt > recentMs ? 'the hypervisor does not answer' : null
+    const facts = answer ?? { ...this.#known, ailment: this.#known.ailment ?? silent }
     return { ...facts, ailment: facts.ailment ?? this.#problem() }
   }
 
   async #ask(): Promise<HostFacts> {
     try {
       this.#known = { ...this.#known, ...(await this.#driver.facts()), ...(await this.#own()) }
+      this.#answeredAt = performance.now()
       return this.#known
     } catch (error) {
       return {
