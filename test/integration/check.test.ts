@@ -55,24 +55,21 @@ test('an empty database is ready; init makes the schema and prints one key, once
 test('a database that cannot serve is refused with the reason', async () => {
   const named = (name: string) => databaseNamed(server, name)
   await query(server, `create database latin encoding 'latin1' locale_provider libc locale 'C' template template0`)
-  await query(server, 'create database frozen')
-  await query(server, 'alter database frozen set default_transaction_read_only = on')
   await query(server, `create role guest login password 'guest' connection limit 10`)
   await query(server, 'create database closed')
   const asGuest = new URL(named('closed'))
   asGuest.username = 'guest'
   asGuest.password = 'guest'
-  const [latin, frozen, guest, nowhere] = await Promise.all(
-    [named('latin'), named('frozen'), asGuest.href, named('nowhere')].map((url) => checked({ DATABASE_URL: url })),
+  const [latin, guest, nowhere] = await Promise.all(
+    [named('latin'), asGuest.href, named('nowhere')].map((url) => checked({ DATABASE_URL: url })),
   )
   expect(latin).toMatchObject({ encoding: 'the database has the encoding LATIN1' })
-  expect(frozen).toMatchObject({ database: 'frozen is read-only' })
   expect(guest).toMatchObject({
     rights: expect.stringContaining('may not create tables'),
     connections: expect.stringMatching(/^10 allowed, 0 used by others, 20 for each replica/),
   })
   expect(nowhere).toMatchObject({ database: 'database "nowhere" does not exist' })
-  for (const name of ['latin', 'frozen', 'closed']) await query(server, `drop database ${name}`)
+  for (const name of ['latin', 'closed']) await query(server, `drop database ${name}`)
   await query(server, 'drop role guest')
 })
 

@@ -1,9 +1,11 @@
 // `dormouse-control-plane check`: looks at all that a control plane stands on, without changing anything.
+import { statfs } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { connect } from 'node:tls'
 import { type Check, ConfigError, type Finding, failed, ok, StartError, warning } from '@dormouse/process'
 import type { Config } from './config.ts'
 import { tlsSentence } from './db/certificates.ts'
+import { clockOffset, clockRemedy, isOff, offText } from './db/clock.ts'
 import { migrationsFolder, readMigrations } from './db/migrations.ts'
 import { explained, requireVersion } from './db/opening.ts'
 import { openPool, type Pool } from './db/pool.ts'
@@ -11,9 +13,11 @@ import { readTlsFiles } from './db/tls-files.ts'
 import { fetchKeySet } from './principals/issuer.ts'
 
 const timeoutMs = 5_000
-const clockWarnsMs = 2_000
 const clockFailsMs = 30_000
 const certificateWarnsDays = 21
+const spaceTriedMib = 16
+const written = '/var/lib'
+const diskWarnsMib = 1024
 const dayMs = 86_400_000
 
 /** `read` returns the settings, and tells of variables that are none. */
@@ -47,7 +51,9 @@ function checksWith(config: Config): Check[] {
     onDatabase('pooler', pooler),
     onDatabase('connections', (db) => connections(db, config.databasePool)),
     onDatabase('schema', schema),
+    onDatabase('space', space),
     onDatabase('clock', clock),
+    { name: 'disk', look: disk },
     { name: 'public URL', look: () => publicUrl(config) },
     { name: 'issuer', look: () => issuer(config) },
     { name: 'end', look: () => pool.end().then(() => undefined) },
@@ -160,13 +166,40 @@ async function schema(db: Pool): Promise<Finding> {
 }
 
 async function clock(db: Pool): Promise<Finding> {
-  const before = Date.now()
-  const { rows } = await db.query<{ ms: number }>('select extract(epoch from clock_timestamp()) * 1000 as ms')
-  const offMs = Math.round(Number(rows[0]!.ms) - (before + Date.now()) / 2)
-  const remedy = 'set the clock of both machines by NTP, such as with systemd-timesyncd'
-  const detail = `${Math.abs(offMs) / 1_000} s ${offMs < 0 ? 'ahead of' : 'behind'} the database's`
-  if (Math.abs(offMs) > clockFailsMs) return failed(detail, remedy)
-  return Math.abs(offMs) > clockWarnsMs ? warning(detail, remedy) : ok('within 2 s of the database')
+  const offsetMs = await clockOffset(db)
+  if (Math.abs(offsetMs) > clockFailsMs) return failed(offText(offsetMs), clockRemedy)
+  return isOff(offsetMs) ? warning(offText(offsetMs), clockRemedy) : ok('within 2 s of the database')
+}
+
+/** Rows of a temporary table that is dropped at once: only a write shows that there is space. */
+async function space(db: Pool): Promise<Finding | undefined> {
+  const { rows } = await db.query<{ may: boolean }>(
+    `select has_database_privilege(current_database(), 'temporary') as may`,
+  )
+  if (!rows[0]!.may) return undefined
+  const client = await db.connect()
+  try {
+    await client.query('begin')
+    await client.query(`set local temp_tablespaces = ''`)
+    await client.query(
+      `create temporary table dormouse_check on commit drop as
+         select repeat('x', 1000) from generate_series(1, ${spaceTriedMib * 1_000})`,
+    )
+    return ok(`${spaceTriedMib} MiB were written, and given back`)
+  } finally {
+    await client.query('rollback').catch(() => undefined)
+    client.release()
+  }
+}
+
+/** What this machine writes is its log, and perhaps backups and the database. */
+async function disk(): Promise<Finding> {
+  const { bavail, bsize } = await statfs(written)
+  const mib = Math.floor((bavail * bsize) / 1024 ** 2)
+  const detail = `${mib} MiB free at ${written}`
+  return mib < diskWarnsMib
+    ? warning(detail, 'free some, for the log, backups, and a database on this machine')
+    : ok(detail)
 }
 
 /** A name that agents use, whoever answers there now. */

@@ -8,9 +8,10 @@ import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import { type ClientLimits, clientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
+import { clockOffset, clockRemedy, isOff, offText } from './db/clock.ts'
 import { inLane } from './db/lanes.ts'
 import { migrate } from './db/migrate.ts'
-import { requireVersion, whenAvailable } from './db/opening.ts'
+import { whenAvailable } from './db/opening.ts'
 import { openPool, type Pool } from './db/pool.ts'
 import { installationId } from './hosts/installation.ts'
 import type { App } from './http/app.ts'
@@ -105,9 +106,10 @@ async function openDatabase(
   )
   let waiting: StartingServer | undefined
   const open = async () => {
-    await requireVersion(pool)
     const applied = await migrate({ databaseUrl: config.databaseUrl, log })
     if (applied.length > 0) log.info({ applied }, 'the schema was brought up to date')
+    const offsetMs = await clockOffset(pool)
+    if (isOff(offsetMs)) log.warn({ offsetMs }, `the clock of this machine is ${offText(offsetMs)}; ${clockRemedy}`)
     return installationId(pool)
   }
   const waits = async () => {

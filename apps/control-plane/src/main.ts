@@ -6,6 +6,7 @@ import {
   createLog,
   describeConfig,
   failpointsFrom,
+  type Lifetime,
   readConfig,
   release,
   runChecks,
@@ -100,18 +101,28 @@ async function makeOperatorKey(name: string, isFirst = false): Promise<void> {
       const { databaseUrl } = configOf(console.error)
       const log = createLog({ name: 'control-plane', level: 'warn' })
       lifetime.log = log
-      await migrate({ databaseUrl, log }).catch(explainFailure)
-      const pool = openPool(databaseUrl, 1, (error) => log.warn({ err: error }, 'the database connection was lost'))
-      lifetime.onClose('database', () => pool.end())
-      const note: Note = (tx, subject, details) =>
-        record(tx, { actor: 'command line', action: 'operator_key.create', subject, details: details ?? {} })
-      const principals = new Principals(pool, log)
-      if (isFirst && (await principals.listOperatorKeys()).some(({ revoked_at }) => !revoked_at))
-        console.error('the schema is up to date, and there are operator keys already; operator-key makes another one')
-      else console.log(await principals.createOperatorKey(name, note))
+      await printOperatorKey(lifetime, databaseUrl, name, isFirst).catch(explainFailure)
       lifetime.end('made')
     },
   })
+}
+
+async function printOperatorKey(
+  lifetime: Lifetime,
+  databaseUrl: string,
+  name: string,
+  isFirst: boolean,
+): Promise<void> {
+  const { log } = lifetime
+  await migrate({ databaseUrl, log })
+  const pool = openPool(databaseUrl, 1, (error) => log.warn({ err: error }, 'the database connection was lost'))
+  lifetime.onClose('database', () => pool.end())
+  const note: Note = (tx, subject, details) =>
+    record(tx, { actor: 'command line', action: 'operator_key.create', subject, details: details ?? {} })
+  const principals = new Principals(pool, log)
+  if (isFirst && (await principals.listOperatorKeys()).some(({ revoked_at }) => !revoked_at))
+    console.error('the schema is up to date, and there are operator keys already; operator-key makes another one')
+  else console.log(await principals.createOperatorKey(name, note))
 }
 
 function configOf(warn: (sentence: string) => void) {

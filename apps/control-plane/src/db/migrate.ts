@@ -5,6 +5,7 @@ import { type Log, StartError } from '@dormouse/process'
 import type pg from 'pg'
 import { watchMigration } from './migration-watch.ts'
 import { type Migration, migrationsFolder, readMigrations } from './migrations.ts'
+import { requireVersion } from './opening.ts'
 import { openSession, sqlState } from './pool.ts'
 
 export interface MigrateOptions {
@@ -32,6 +33,7 @@ export async function migrate({ databaseUrl, log, folder = migrationsFolder }: M
   const migrations = readMigrations(folder)
   const session = await openSession(databaseUrl, 'migration')
   try {
+    await requireVersion(session)
     await configure(session, lockTimeoutMs, log)
     if ((await missing(session, migrations)).length === 0) return []
     await becomeMigrator(session, log)

@@ -29,6 +29,7 @@ test.each([
   { code: '57P01' },
   { code: '53300' },
   { code: '25006' },
+  { code: '53100' },
 ])('it waits after %o, also in the middle of a migration', async (facts) => {
   expect(await after(failure(facts))).toBe('it waits')
   expect(await after(new Error('migration 0001-first.sql failed', { cause: failure(facts) }))).toBe('it waits')

@@ -18,8 +18,8 @@ export interface Waiting {
 
 /** Calls `open` until it succeeds. Throws a StartError if waiting would not help. */
 export async function whenAvailable<T>(open: () => Promise<T>, { log, signal, waits }: Waiting): Promise<T> {
-  let said: string | undefined
-  let saidAt = 0
+  let hasWaited = false
+  const say = remindingly((why) => log.warn({ why }, 'waiting for the database'))
   for (;;) {
     signal?.throwIfAborted()
     try {
@@ -28,15 +28,24 @@ export async function whenAvailable<T>(open: () => Promise<T>, { log, signal, wa
       signal?.throwIfAborted()
       const why = whyWait(error)
       if (why === undefined) throw explained(error)
-      if (said === undefined) await waits()
-      const now = performance.now()
-      if (why !== said || now - saidAt >= remindEveryMs) {
-        log.warn({ why }, 'waiting for the database')
-        said = why
-        saidAt = now
-      }
+      if (!hasWaited) await waits()
+      hasWaited = true
+      say(why)
     }
     await sleep(retryMs, undefined, { signal })
+  }
+}
+
+/** Says the same thing again only after a while. */
+export function remindingly(say: (why: string) => void): (why: string) => void {
+  let said: string | undefined
+  let saidAt = 0
+  return (why) => {
+    const now = performance.now()
+    if (why === said && now - saidAt < remindEveryMs) return
+    said = why
+    saidAt = now
+    say(why)
   }
 }
 
@@ -58,7 +67,7 @@ function whyWait(failure: unknown): string | undefined {
   if (code === 'ENOENT' && syscall !== 'connect') return undefined
   // A standby: a failover may be under way, and it becomes the primary.
   if (code === '25006') return 'the database is a read-only standby; its primary may take over'
-  return isDatabaseUnavailable(error) ? textOf(error) : undefined
+  return code === diskFull || isDatabaseUnavailable(error) ? sentenceFor(error) : undefined
 }
 
 /** The cause of a failed migration; any other error itself. */
@@ -92,10 +101,15 @@ function sentenceFor(error: Error): string | undefined {
   const known = sentences[sqlState(error) ?? '']
   if (known) return known(message)
   if (/^SASL: .*password/.test(message)) return 'DATABASE_URL has no password, and the database asks for one; add it'
-  if (isDatabaseUnavailable(error))
-    return `the database cannot be reached: ${textOf(error)}; start it, or correct DATABASE_URL`
-  return undefined
+  if (!isDatabaseUnavailable(error)) return undefined
+  const remedy = noNetwork.test(sqlState(error) ?? '')
+    ? 'check the network and the resolver of this machine'
+    : 'start it'
+  return `the database cannot be reached: ${textOf(error)}; ${remedy}, or correct DATABASE_URL`
 }
+
+const noNetwork = /^(ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|EAI_AGAIN|ENOTFOUND)$/
+const diskFull = '53100'
 
 const sentences: Readonly<Record<string, (message: string) => string>> = {
   '28P01': (message) => `the database refused the login: ${message}; correct the user or password in DATABASE_URL`,
@@ -103,6 +117,8 @@ const sentences: Readonly<Record<string, (message: string) => string>> = {
     `the database refused the login: ${message}; correct DATABASE_URL, or pg_hba.conf on the server`,
   '3D000': (message) => `${message}; create it, or correct DATABASE_URL`,
   '42501': (message) => `${message}; give that right to the user in DATABASE_URL`,
+  [diskFull]: (message) => `the database has no space left: ${message}; free some on its disk`,
+  '25006': () => 'the database is read-only; name its primary in DATABASE_URL',
   EACCES: (message) =>
     `the socket of the database cannot be opened: ${message}; correct DATABASE_URL, or its permissions`,
   ERR_INVALID_URL: () =>

@@ -2,9 +2,10 @@
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
+import { type Failpoints, type Log, StartError } from '@dormouse/process'
 import type pg from 'pg'
 import { isGuardFailure } from '../db/guards.ts'
+import { explained, remindingly } from '../db/opening.ts'
 import { type Db, openSession, type Pool, sqlState } from '../db/pool.ts'
 import { type Fence, type Tx, transaction, transactionAtOnce } from '../db/transactions.ts'
 import * as store from './store.ts'
@@ -137,12 +138,16 @@ export class Leadership extends EventEmitter<Events> {
 
   async #contend(): Promise<void> {
     const { databaseUrl, leaseMs, log } = this.#options
+    const interrupted = 'contending for leadership was interrupted; retrying'
+    const say = remindingly((why) => log.warn({ why }, interrupted))
     while (!this.#stopping.signal.aborted) {
       try {
         if (!(await this.#look()).outdated) await this.#contendOnce(await openSession(databaseUrl, 'leadership'))
       } catch (error) {
-        if (!this.#stopping.signal.aborted)
-          log.warn({ err: error }, 'contending for leadership was interrupted; retrying')
+        const why = explained(error)
+        if (this.#stopping.signal.aborted) continue
+        if (why instanceof StartError) say(why.message)
+        else log.warn({ err: error }, interrupted)
       }
       await this.#pause(this.#outdated ? leaseMs / 4 : 200)
     }
