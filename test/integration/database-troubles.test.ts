@@ -13,6 +13,7 @@ import { ArmedFailpoints, createLog, readConfig, runChecks } from '@dormouse/pro
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { isRoot } from '../../scripts/testbed/namespaces.ts'
 import { freePort } from '../free-port.ts'
+import { Authority } from '../real/parts/authority.ts'
 import { databaseNamed, query, templateName } from '../setup/postgres.ts'
 import { waitFor } from '../wait-for.ts'
 import { type OwnPostgres, ownPostgres } from './parts/own-postgres.ts'
@@ -125,6 +126,27 @@ test('full', async (context) => {
   await waitFor('the reason', () => reasons.some((why) => sentence.test(why)))
   rmSync(rest)
   await (await started).close()
+})
+
+test('with a wrong certificate', async () => {
+  using authority = await Authority.create()
+  using other = await Authority.create()
+  const url = (host: string, { file }: Authority) => {
+    const at = new URL(own.postgres.url)
+    at.hostname = host
+    at.search = `sslmode=verify-full&sslrootcert=${file}`
+    return at.href
+  }
+  const expectWrong = async (at: string, sentence: RegExp) => {
+    expect(await checked(at)).toEqual({ database: expect.stringMatching(sentence) })
+    await expect((await starting(at)).started).rejects.toThrow(sentence)
+  }
+  await own.offerTls(await authority.issue('DNS:localhost'))
+  expect(await checked(url('localhost', authority))).toEqual({})
+  await expectWrong(url('localhost', other), /is not signed by the authority .*; set sslrootcert to/)
+  await expectWrong(url('127.0.0.1', authority), /does not name the host .*; use a host name that it names/)
+  await own.offerTls(await authority.issueEnded('DNS:localhost'))
+  await expectWrong(url('localhost', authority), /is not valid now .*; renew it, or correct the clock/)
 })
 
 test('without rights', async () => {

@@ -3,10 +3,8 @@
 // replicas reach Postgres over TLS, and refuse a server that is not the one they were told.
 
 import { once } from 'node:events'
-import { chownSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
 import { request } from 'node:https'
-import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import tls from 'node:tls'
 import { createClient, Desktop } from '@dormouse/client'
@@ -19,7 +17,6 @@ import { freePort } from '../free-port.ts'
 import { type OwnPostgres, ownPostgres } from '../integration/parts/own-postgres.ts'
 import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { plainFetch } from '../openapi.ts'
-import { query } from '../setup/postgres.ts'
 import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 import { Authority, type Identity } from './parts/authority.ts'
@@ -39,7 +36,7 @@ beforeAll(async () => {
   authority = await Authority.create()
   tls.setDefaultCACertificates([...tls.getCACertificates('default'), authority.certificate])
   own = await ownPostgres()
-  await offerTls(await authority.issue('DNS:localhost'))
+  await own.offerTls(await authority.issue('DNS:localhost'))
   databaseServer = secured({})
   const port = await freePort()
   url = `https://${proxy}:${port}`
@@ -64,24 +61,6 @@ afterAll(async () => {
   await own?.[Symbol.asyncDispose]()
   authority?.[Symbol.dispose]()
 })
-
-/** The server accepts plain connections, too: that the replicas use none is theirs to see to. */
-async function offerTls({ certificate, key }: Identity): Promise<void> {
-  const { dataDir } = own
-  const { uid, gid } = statSync(dataDir)
-  for (const [name, text] of Object.entries({ 'server.crt': certificate, 'server.key': key })) {
-    writeFileSync(join(dataDir, name), text, { mode: 0o600 })
-    chownSync(join(dataDir, name), uid, gid)
-  }
-  await query(own.postgres.url, `alter system set ssl = 'on'`)
-  await query(own.postgres.url, 'select pg_reload_conf()')
-  await waitFor('TLS', () =>
-    query(secured({}), 'select 1').then(
-      () => true,
-      () => false,
-    ),
-  )
-}
 
 /** The database's URL as operators write it. */
 function secured({ host = 'localhost', ca = authority.file }): string {

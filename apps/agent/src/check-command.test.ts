@@ -103,3 +103,65 @@ test('the program prints rows, and its exit code is 1 if one failed', async () =
   const { code, lines } = await ended(['check'], env)
   expect([code, lines[0]]).toEqual([1, expect.stringMatching(/^FAILED +settings .*must be an absolute path/)])
 })
+
+test('without a network it says so for each control plane', async () => {
+  const inside = ['unshare', ...(process.getuid?.() === 0 ? [] : ['--map-root-user']), '--net']
+  const env = { DORMOUSE_AGENT_DRIVER: 'simulated', DORMOUSE_AGENT_STATE_DIR: '/no/such' }
+  const { code, lines } = await ended(['check', 'https://dormouse.example,https://10.0.0.1', '--json'], env, { inside })
+  const { checks } = JSON.parse(lines.at(-1)!) as { checks: Row[] }
+  const found = checks.filter(({ name }) => name === 'control plane')
+  expect([code, found]).toMatchObject([
+    1,
+    [
+      { result: 'failed', detail: expect.stringContaining('no address'), remedy: expect.stringContaining('resolver') },
+      { result: 'failed', detail: expect.stringContaining('no answer'), remedy: expect.stringContaining('the route') },
+    ],
+  ])
+})
+
+test('a clock that is two hours ahead, a disk with 100 MiB left, and one that is full', async (context) => {
+  context.skip(process.getuid?.() !== 0, 'only root makes a small file system')
+  using folder = stage()
+  const at = folder.path
+  const small = (size: string, then = 'true') => {
+    const script = `mount -t tmpfs -o size=${size} tmpfs ${at} && ${then} && exec "$@"`
+    return { inside: ['unshare', '--mount', 'sh', '-c', script, 'sh'] }
+  }
+  const ahead = 'const now = Date.now; Date.now = () => now() + 7_200_000'
+  const env = {
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(ahead)}`,
+    DORMOUSE_AGENT_DRIVER: 'simulated',
+    DORMOUSE_AGENT_STATE_DIR: join(at, 'state'),
+    DORMOUSE_AGENT_DISKS_DIR: join(at, 'disks'),
+  }
+  const [{ code, lines }, full] = await Promise.all([
+    ended(['check', plane.url, '--json'], env, small('100m')),
+    ended(['enrol', plane.url], env, {
+      ...small('1m', `{ head -c 2000000 /dev/zero > ${at}/file 2>/dev/null || true; }`),
+      stdin: 'good\n',
+    }),
+  ])
+  const { checks } = JSON.parse(lines.at(-1)!) as { checks: Row[] }
+  const named = Object.fromEntries(checks.map((row) => [row.name, row]))
+  const space = {
+    result: 'failed',
+    detail: expect.stringContaining('0.1 GiB free'),
+    remedy: expect.stringMatching(/^free/),
+  }
+  expect([code, named]).toMatchObject([
+    1,
+    {
+      clock: {
+        result: 'failed',
+        detail: expect.stringMatching(/^\+7\d{3}\.\d s/),
+        remedy: expect.stringMatching(/^set the/),
+      },
+      'state folder': space,
+      'disks folder': space,
+    },
+  ])
+  expect(full).toMatchObject({
+    code: 1,
+    last: `dormouse-agent: no space is left for the state folder ${join(at, 'state')}; free some`,
+  })
+})

@@ -32,10 +32,19 @@ export class Authority {
   }
 
   /** A certificate for these names, such as `DNS:localhost` or `IP:127.0.0.1`. */
-  async issue(...names: string[]): Promise<Identity> {
+  issue(...names: string[]): Promise<Identity> {
+    return this.#sign(names, 1)
+  }
+
+  /** One that has ended already. */
+  issueEnded(...names: string[]): Promise<Identity> {
+    return this.#sign(names, -1)
+  }
+
+  async #sign(names: string[], days: number): Promise<Identity> {
     writeFileSync(join(this.#folder, 'names'), `subjectAltName=${names.join(',')}\n`)
     await this.#openssl('req', ...newKey('key.pem'), '-subj', '/CN=test', '-out', 'request.pem')
-    const signing = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '1', '-extfile', 'names']
+    const signing = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', String(days), '-extfile', 'names']
     await this.#openssl('x509', '-req', '-in', 'request.pem', ...signing, '-out', 'certificate.pem')
     const read = (name: string) => readFileSync(join(this.#folder, name), 'utf8')
     return { certificate: read('certificate.pem'), key: read('key.pem') }
