@@ -8,6 +8,8 @@ export interface Capabilities {
   kvm: boolean
   /** The user that QEMU runs as, if libvirt reports it. */
   owner: { uid: number; gid: number } | undefined
+  /** Whether AppArmor confines each QEMU to the paths that libvirt lists for it. */
+  hasAppArmor: boolean
 }
 
 /** Undefined if there is no QEMU for x86_64. */
@@ -22,6 +24,7 @@ export function readCapabilities(xml: string): Capabilities | undefined {
     machines: new Map(machines.map(([, canonical, family]) => [family!, canonical!])),
     kvm: guest.includes("<domain type='kvm'"),
     owner: ownerOf(xml),
+    hasAppArmor: xml.includes('<model>apparmor</model>'),
   }
 }
 

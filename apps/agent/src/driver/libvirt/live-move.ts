@@ -12,7 +12,14 @@ import { type BootDeps, hostPartsOf } from './boot.ts'
 import { offerClipboard, withoutClipboard } from './clipboard.ts'
 import { hasClipboard, isEmulated } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
-import { listenForStreams, type MoveFolder, type MoveStream, moveStreams, openMoveFolder } from './move-sockets.ts'
+import {
+  confinedPlace,
+  listenForStreams,
+  type MoveFolder,
+  type MoveStream,
+  moveStreams,
+  openMoveFolder,
+} from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { requirePortable, withHostParts } from './portable-xml.ts'
 
@@ -44,7 +51,10 @@ async function folderOf(
   desktopId: DesktopId,
   listener: 'agent' | 'qemu',
 ): Promise<MoveFolder> {
-  return openMoveFolder(movesDir, desktopId, (await installation.ready()).capabilities.owner, listener)
+  const { owner, hasAppArmor } = (await installation.ready()).capabilities
+  const { name } = installation.domain(desktopId)
+  const place = hasAppArmor ? confinedPlace(name) : { base: movesDir, suffix: '' }
+  return openMoveFolder(place, desktopId, owner, listener)
 }
 
 /** Holds the domain's job. QEMU before 10.1 cannot move a guest with a clipboard's port, so that is unplugged until it is over. */
@@ -171,8 +181,9 @@ export async function enter(
   if (!network && hasInterface(own)) refuse('hypervisor_failed', 'the desktop needs a network and this host has none')
   const attached = network ? await network.attach(mark.desktopId, own) : own
   await disks.makeAgain(mark.desktopId, spec, imageDigest)
+  const { name } = installation.domain(mark.desktopId)
   const folder = await folderOf(deps, mark.desktopId, 'qemu')
-  const route = routeIn(folder, installation.domain(mark.desktopId).name)
+  const route = routeIn(folder, name)
   const incoming = await orRefuse('the move could not begin', installation.session.host.openIncoming(route))
   try {
     const shortened = installation.cpu.shorten(attached, kvm)

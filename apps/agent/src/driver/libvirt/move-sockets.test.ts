@@ -12,11 +12,12 @@ import {
 } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, matchesGlob } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { loadDevices, saveDevices } from './device-state.ts'
-import { listenForQemu, openMoveFolder } from './move-sockets.ts'
+import { domainName } from './domain-xml.ts'
+import { confinedPlace, listenForQemu, openMoveFolder } from './move-sockets.ts'
 
 const qemu = { uid: 65_534, gid: 65_534 }
 const asQemu = (script: string, cwd: string): string =>
@@ -29,9 +30,20 @@ function place() {
   return { at: (name: string) => join(made.path, name), [Symbol.dispose]: () => made.remove() }
 }
 
+const placeIn = (files: ReturnType<typeof place>) => ({ base: files.at('moves'), suffix: '' })
+
+/** As in virt-aa-helper of libvirt 9 and 11. */
+test('a confined QEMU may use the sockets of its own move, whose paths are short enough', () => {
+  const name = domainName({ installationId: newId(), desktopId: newId() })
+  const { base, suffix } = confinedPlace(name)
+  const path = `${base}/012345678901/d${suffix}`
+  expect(matchesGlob(path, `/run/libvirt/**/*.tunnelmigrate.dest.${name}`)).toBe(true)
+  expect(path.length).toBeLessThanOrEqual(107)
+})
+
 test.runIf(isRoot)('a folder in which the agent listens lets QEMU’s user connect, and change no name', async () => {
   using files = place()
-  const folder = await openMoveFolder(files.at('moves'), newId(), qemu)
+  const folder = await openMoveFolder(placeIn(files), newId(), qemu)
   const path = folder.path('devices')
   const server = createServer((socket) => socket.end())
   await listenForQemu(server, path)
@@ -58,7 +70,7 @@ test.runIf(isRoot)('in a folder in which QEMU listens, the agent follows no link
   })
   await new Promise<void>((listening) => secret.listen(files.at('secret'), listening))
   writeFileSync(files.at('devices'), 'devices')
-  const folder = await openMoveFolder(files.at('moves'), newId(), qemu, 'qemu')
+  const folder = await openMoveFolder(placeIn(files), newId(), qemu, 'qemu')
   asQemu(`ln -s ${files.at('secret')} ${folder.path('devices')}`, '/')
   const domain = { monitor: async () => ({ status: 'completed' }) }
   await expect(loadDevices(domain, folder.path('devices'), files.at('devices'))).rejects.toMatchObject({
@@ -73,10 +85,10 @@ test.runIf(isRoot)('what QEMU’s user has left in the folder is removed, and no
   mkdirSync(files.at('kept'))
   writeFileSync(files.at('kept/file'), 'root only', { mode: 0o600 })
   const id = newId()
-  const first = await openMoveFolder(files.at('moves'), id, qemu, 'qemu')
+  const first = await openMoveFolder(placeIn(files), id, qemu, 'qemu')
   const of = first.path('disk').replace(/disk$/, '')
   asQemu(`mkdir -p a/b && ln -s ${files.at('kept')} a/b/c && ln -s ${files.at('kept/file')} devices && chmod 0 a`, of)
-  const folder = await openMoveFolder(files.at('moves'), id, qemu)
+  const folder = await openMoveFolder(placeIn(files), id, qemu)
   expect(readdirSync(of)).toEqual([])
   expect(lstatSync(of)).toMatchObject({ uid: 0, gid: qemu.gid, mode: 0o40710 })
   const stop = { monitor: async () => Promise.reject(new Error('stop here')) }
@@ -91,6 +103,6 @@ test('a link in the place of the folder of all moves is refused', async () => {
   using files = place()
   mkdirSync(files.at('elsewhere'))
   symlinkSync(files.at('elsewhere'), files.at('moves'))
-  await expect(openMoveFolder(files.at('moves'), newId(), undefined)).rejects.toThrow('must be a folder of the agent')
+  await expect(openMoveFolder(placeIn(files), newId(), undefined)).rejects.toThrow('must be a folder of the agent')
   expect(readdirSync(files.at('elsewhere'))).toEqual([])
 })

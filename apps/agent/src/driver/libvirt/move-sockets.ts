@@ -17,6 +17,19 @@ export interface MoveFolder {
   remove(): Promise<void>
 }
 
+/** Where the folders of moves are, and what the names of sockets end in. */
+export interface MovePlace {
+  base: string
+  suffix: string
+}
+
+/** Only here, and only under this name, libvirt's profiles of AppArmor let a domain's QEMU make a socket and connect to one. */
+export const confinedMoves = '/run/libvirt/m'
+export const confinedPlace = (domainName: string): MovePlace => ({
+  base: confinedMoves,
+  suffix: `.tunnelmigrate.dest.${domainName}`,
+})
+
 /** Who makes the sockets in a folder. */
 type Listener = 'agent' | 'qemu'
 
@@ -25,7 +38,7 @@ type Listener = 'agent' | 'qemu'
  * name but connect, which follows no link.
  */
 export async function openMoveFolder(
-  base: string,
+  { base, suffix }: MovePlace,
   desktopId: DesktopId,
   owner: { uid: number; gid: number } | undefined,
   listener: Listener = 'agent',
@@ -42,7 +55,8 @@ export async function openMoveFolder(
     await chmod(folder, 0o710)
   }
   return {
-    path: (socket) => join(folder, socket),
+    // The one letter leaves space for the suffix.
+    path: (socket) => join(folder, suffix ? `${socket[0]}${suffix}` : socket),
     remove: () => removeMoveFolder(base, desktopId),
   }
 }

@@ -10,7 +10,7 @@ import { offerClipboard } from './clipboard.ts'
 import { machineOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { enter, type LiveMoveDeps, leave, portable } from './live-move.ts'
-import { removeMoveFolder } from './move-sockets.ts'
+import { confinedMoves, removeMoveFolder } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { cpuOf, savedCpu } from './saved-cpu.ts'
 import { isOlder } from './versions.ts'
@@ -121,8 +121,9 @@ export class LibvirtMoves implements Moves {
     await shortenAgentTimeout(this.#deps, desktopId)
   }
 
-  forget(desktopId: DesktopId): Promise<void> {
-    return removeMoveFolder(this.#deps.movesDir, desktopId)
+  async forget(desktopId: DesktopId): Promise<void> {
+    await removeMoveFolder(this.#deps.movesDir, desktopId)
+    await removeMoveFolder(confinedMoves, desktopId)
   }
 
   diskPath(desktopId: DesktopId): string {

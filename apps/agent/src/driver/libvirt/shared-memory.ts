@@ -95,7 +95,7 @@ export class SharedMemory {
   /** In the configured folder, whose path is short enough for sockets. */
   async #sockets(id: string, listener: 'agent' | 'qemu'): Promise<MoveFolder> {
     const { capabilities } = await this.#deps.installation.ready()
-    return openMoveFolder(this.#deps.movesDir, id, capabilities.owner, listener)
+    return openMoveFolder({ base: this.#deps.movesDir, suffix: '' }, id, capabilities.owner, listener)
   }
 
   /** `modeAlone` is for a QEMU that runs as this user. */
