@@ -16,7 +16,7 @@ npm run test:long          the real tests at full length: ten sleeps each, and t
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
 npm run test:install       a bare Debian in a container of systemd's becomes a host, over SSH; from the packages' mirror
-npm run test:packages      two Debian machines become a service, by the commands of docs/production.md; as root, in containers
+npm run test:packages      Debian machines become a service, by the commands of docs/production.md; as root, up to 45 minutes
 npm run test:kernels       guests with the kernel of Debian 13 wake from memory and from templates; on Debian
 npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a few minutes
 

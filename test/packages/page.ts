@@ -20,3 +20,11 @@ export function blocksOf(file: string): Block[] {
     }))
   })
 }
+
+/** One for each line, without what a command reads from the page. */
+export function commandsOf({ commands }: Block): string[] {
+  return commands
+    .replace(/(<<'?END'?[^\n]*)\n.*?^END$/gms, '$1')
+    .trim()
+    .split('\n')
+}
