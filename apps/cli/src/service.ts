@@ -1,7 +1,7 @@
 // Finds the service's address and key: in a profile or the environment, otherwise in the local.json that `npm start` wrote.
 import { dirname, join } from 'node:path'
-import { unknownVariables } from '@dormouse/contract'
 import { didYouMean } from '@dormouse/contract/nearest'
+import { unknownVariables } from '@dormouse/contract/variables'
 import { CliError, exitCodes } from './failures.ts'
 import { type Env, type KeptService, type KeyField, profileNames, readKept, readProfile } from './profiles.ts'
 
