@@ -31,7 +31,7 @@ const nextVersion = release.version.replace(
 )
 
 /** The commit that was cut as a release last. Whoever cuts the next one replaces it. */
-const releasedCommit = 'f6d41b49711d404766ed0277783b469c6cebefba'
+const releasedCommit = 'fb0885ed6e4b5edc5ed91cd3c6c104dff9cac840'
 
 export async function buildReleases(folder: string): Promise<{ last: Release; here: Release; next: Release }> {
   const sources = sourcesOf(releasedCommit, join(folder, 'sources'))
