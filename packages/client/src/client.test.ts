@@ -195,6 +195,22 @@ test('settling asks once for the handle, then waits with the same key and body u
   expect(slept).toEqual([250, 250])
 })
 
+test('with `ensure` it asks once, and then reads the operation: a repeat would look again', async () => {
+  const { client, seen } = await start(({ method }) =>
+    method === 'GET' ? { body: succeeded() } : { status: 202, body: operation() },
+  )
+  expect(await client.settle('wake', desktopId, { ensure: true })).toEqual(succeeded())
+  expect(seen.map(({ method, path }) => `${method} ${path.split('/')[2]}`)).toEqual(['POST desktops', 'GET operations'])
+})
+
+test('a service that does not know `ensure` is asked without it', async () => {
+  const { client, seen } = await start(({ body }) =>
+    String(body).includes('ensure') ? problem(400, 'invalid_request', 'x', { field: 'ensure' }) : { body: succeeded() },
+  )
+  expect(await client.settle('wake', desktopId, { ensure: true })).toEqual(succeeded())
+  expect(seen.map(({ body }) => String(body))).toEqual(['{"ensure":true}', '{}'])
+})
+
 test('an operation that has settled already is not asked for again', async () => {
   const { client, seen } = await start(() => ({ status: 200, body: succeeded() }))
   expect(await client.settle('wake', desktopId)).toEqual(succeeded())

@@ -12,6 +12,7 @@ import type {
   EntriesJson,
   EventJson,
   EventListJson,
+  HibernateBody,
   IdleJson,
   InputBody,
   InputJson,
@@ -40,6 +41,7 @@ import {
   readJson,
   sendJson,
 } from './bodies.ts'
+import { InvalidRequestError } from './errors.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
 import { fileUrlCalls } from './file-urls.ts'
@@ -48,6 +50,7 @@ import {
   pollOperation,
   type SettleOptions,
   settle,
+  settleEnsured,
   settleNames,
   type WaitOptions,
   waitCallTimeoutMs,
@@ -208,7 +211,7 @@ export function createClient(options: ClientOptions) {
     /** Requests a wake. With `discard_memory` it discards the saved memory and boots from disk. */
     wakeDesktop: async (id: string, body: WakeBody = {}, given?: MutationOptions) => mutate('wake', id, body, given),
 
-    hibernateDesktop: async (id: string, body: MutationBody = {}, given?: MutationOptions) =>
+    hibernateDesktop: async (id: string, body: HibernateBody = {}, given?: MutationOptions) =>
       mutate('hibernate', id, body, given),
 
     /** Requests a destroy: allowed in every state but `destroying` and `destroyed`. */
@@ -379,7 +382,16 @@ export function createClient(options: ClientOptions) {
     /** Requests a transition and waits until it settles; throws OperationFailedError if it failed. */
     settle: async (kind: RequestKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) => {
       refuseUnknown(`settle (${kind})`, given, settleNames)
-      return settle(http, (call) => mutate(kind, id, body, call), given.idempotencyKey ?? newIdempotencyKey(), given)
+      const ask = (call: MutationOptions) => mutate(kind, id, body, call)
+      const key = given.idempotencyKey ?? newIdempotencyKey()
+      if (!body.ensure) return settle(http, ask, key, given)
+      return settleEnsured(http, ask, getOperation, key, given).catch((error: unknown) => {
+        if (!(error instanceof InvalidRequestError) || error.problem?.field !== 'ensure' || body.discard_memory)
+          throw error
+        // A service of release 0.1.0 knows no `ensure`.
+        const { ensure: _, ...plain } = body
+        return settle(http, (call) => mutate(kind, id, plain, call), key, given)
+      })
     },
 
     /** Waits for an operation that was requested before; throws OperationFailedError if it failed. */

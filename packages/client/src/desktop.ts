@@ -7,6 +7,7 @@ import type {
   OperationJson,
   RequestKind,
   ScreenJson,
+  WakeBody,
   WakeLockJson,
 } from '@dormouse/contract'
 import type { InputAction, InputBatch } from './adapters.ts'
@@ -204,12 +205,25 @@ export class Desktop extends ScreenHelpers {
     return this.wake(options)
   }
 
+  /**
+   * Wakes the desktop unless it is awake, and waits until it is. Joins a wake in progress, and waits behind a hibernation.
+   * Returns the wake that the desktop is awake by, which may have settled long before.
+   */
+  ensureAwake(options: TransitionOptions = {}): Promise<Operation> {
+    return this.#settle('wake', options, { ensure: true })
+  }
+
   /** Saves memory and disk, and waits until the desktop has stopped. */
   hibernate(options: TransitionOptions = {}): Promise<Operation> {
     return this.#settle('hibernate', options)
   }
   pause(options?: TransitionOptions): Promise<Operation> {
     return this.hibernate(options)
+  }
+
+  /** Hibernates the desktop unless it is hibernated, and waits until it is. Joins a hibernation in progress. */
+  ensureHibernated(options: TransitionOptions = {}): Promise<Operation> {
+    return this.#settle('hibernate', options, { ensure: true })
   }
 
   /** Deletes the desktop and all its data for good. */
@@ -283,8 +297,8 @@ export class Desktop extends ScreenHelpers {
     return setResolution(this.#client, this.id, size, options)
   }
 
-  async #settle(kind: RequestKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
-    refuseUnknown(kind, options, kind === 'wake' ? wakeNames : transitionNames)
+  async #settle(kind: RequestKind, options: TransitionOptions, body: WakeBody = {}) {
+    refuseUnknown(kind, options, kind === 'wake' && !body.ensure ? wakeNames : transitionNames)
     const { expectedGeneration, onProgress, discardMemory: _, ...rest }: WakeOptions = options
     const operation = await this.#client.settle(
       kind,

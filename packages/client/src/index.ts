@@ -35,6 +35,7 @@ export type {
   ExecStateJson,
   ExecStream,
   FileUrlJson,
+  HibernateBody,
   HostJson,
   IdleJson,
   ImageJson,

@@ -45,6 +45,24 @@ export function settle(http: Http, ask: Ask, idempotencyKey: string, options: Wa
   return untilSettled(http, options, pauseBefore, (turn, signal) => ask({ ...(turn ? waiting : keyed), signal }))
 }
 
+/** Requests once with \`ensure\`, then reads the operation until it settles: a repeat of the request would look again. */
+export function settleEnsured(
+  http: Http,
+  ask: Ask,
+  look: (id: string, call: CallOptions & { wait: boolean }) => Promise<OperationJson>,
+  idempotencyKey: string,
+  options: WaitOptions,
+): Promise<OperationJson> {
+  const call = { onResponse: options.onResponse }
+  const waiting = { ...call, wait: true, timeoutMs: waitCallTimeoutMs, retries: http.retries ?? waitRetries }
+  let begun: OperationJson | undefined
+  return untilSettled(http, options, pauseAfterLook, async (_turn, signal) => {
+    if (begun) return look(begun.id, { ...waiting, signal })
+    begun = await ask({ ...call, idempotencyKey, signal })
+    return begun
+  })
+}
+
 /**
  * Reads the operation, then again with `?wait=true` until it settles. If the service does not hold the request, as one of an
  * earlier release, it is polled after growing pauses of at most 2 s.
@@ -52,10 +70,11 @@ export function settle(http: Http, ask: Ask, idempotencyKey: string, options: Wa
 export function pollOperation(http: Http, look: Ask, options: WaitOptions): Promise<OperationJson> {
   const call = { onResponse: options.onResponse, retries: http.retries ?? waitRetries }
   const waiting = { ...call, wait: true, timeoutMs: waitCallTimeoutMs }
-  const pauseBefore = (turn: number, tookMs: number) =>
-    turn > 1 && tookMs < heldMs ? Math.min(pauseStartMs * 2 ** (turn - 2), pauseMaxMs) : 0
-  return untilSettled(http, options, pauseBefore, (turn, signal) => look({ ...(turn ? waiting : call), signal }))
+  return untilSettled(http, options, pauseAfterLook, (turn, signal) => look({ ...(turn ? waiting : call), signal }))
 }
+
+const pauseAfterLook = (turn: number, tookMs: number): number =>
+  turn > 1 && tookMs < heldMs ? Math.min(pauseStartMs * 2 ** (turn - 2), pauseMaxMs) : 0
 
 async function untilSettled(
   { clock }: Http,

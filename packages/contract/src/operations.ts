@@ -192,6 +192,14 @@ const expectedGeneration = z
   .nullish()
   .describe('Fencing generation the caller expects the desktop to be on; a stale value gives 409')
 
+const ensure = (result: string) =>
+  z
+    .boolean()
+    .nullish()
+    .describe(
+      `Ask for the result: ${result}. A key then belongs to the operation that its request has begun; a repeat of a request that has begun none looks again`,
+    )
+
 /** Unknown fields are refused: a misspelt `expected_generation` must not be a silent no-op. */
 export const mutationBody = z
   .strictObject({ expected_generation: expectedGeneration })
@@ -202,6 +210,18 @@ export const wakeBody = z
   .strictObject({
     expected_generation: expectedGeneration,
     discard_memory: z.boolean().nullish().describe('Discard the saved memory and boot from disk'),
+    ensure: ensure(
+      'where the desktop is awake, 200 with its last wake; where it is waking, that wake; where it is hibernating, a wake that waits behind that',
+    ),
   })
-  .meta({ id: 'WakeBody', examples: [{}, { expected_generation: 1 }, { discard_memory: true }] })
+  .meta({ id: 'WakeBody', examples: [{}, { expected_generation: 1 }, { discard_memory: true }, { ensure: true }] })
 export type WakeBody = z.infer<typeof wakeBody>
+
+export const hibernateBody = mutationBody
+  .extend({
+    ensure: ensure(
+      'where the desktop is hibernated, 200 with its last hibernation; where it is hibernating, that hibernation',
+    ),
+  })
+  .meta({ id: 'HibernateBody', examples: [{}, { expected_generation: 1 }, { ensure: true }] })
+export type HibernateBody = z.infer<typeof hibernateBody>

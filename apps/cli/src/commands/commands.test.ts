@@ -139,8 +139,16 @@ test('people read tables and sentences', async () => {
 
 test('a wake whose image was not ready in time says so', async () => {
   const result = { ...succeeded().result!, resumed_from: 'image', ready: false } as const
-  const { dormouse } = await start(() => ({ body: succeeded({ result }) }))
+  const { dormouse } = await start(({ method }) =>
+    method === 'POST' ? { status: 202, body: operation() } : { body: succeeded({ result }) },
+  )
   expect((await dormouse(['wake', desktopId])).stdout).toContain('booted from its image; not ready yet')
+})
+
+test('a desktop that is awake already is no failure, and says so', async () => {
+  const { dormouse, seen } = await start(() => ({ body: succeeded() }))
+  expect((await dormouse(['wake', desktopId])).stdout).toBe(`${desktopId} is awake already\n`)
+  expect(asked(seen)).toEqual([`POST /v1/desktops/${desktopId}/wake? {"ensure":true}`])
 })
 
 test('an empty list says the next step, and nothing on stdout', async () => {

@@ -26,7 +26,7 @@ const doing = { wake: 'waking', hibernate: 'hibernating', destroy: 'destroying' 
 
 /** Adds the three commands that change a desktop's state. */
 export function addTransitions(program: Command, context: Context): void {
-  add(program, context, 'wake', 'wake a desktop and wait until its guest is ready').option(
+  add(program, context, 'wake', 'wake a desktop unless it is awake, and wait until its guest is ready').option(
     '--discard-memory',
     'discard the saved memory and boot from disk',
   )
@@ -48,11 +48,21 @@ function add(program: Command, context: Context, kind: RequestKind, description:
 async function run(context: Context, kind: RequestKind, id: string, options: TransitionOptions): Promise<void> {
   context.about.id = id
   const client = context.customer()
-  const body: WakeBody = { expected_generation: options.expectedGeneration, discard_memory: options.discardMemory }
+  const { discardMemory, expectedGeneration, timeoutSecs, idempotencyKey } = options
+  const ensure = kind === 'wake' && !discardMemory
+  const body: WakeBody = {
+    expected_generation: expectedGeneration,
+    discard_memory: discardMemory,
+    ...(ensure && { ensure }),
+  }
+  let answers = 0
+  const onProgress = () => void answers++
   const operation = options.wait
-    ? await settle(context, client, kind, id, body, { ...options, timeoutMs: options.timeoutSecs * 1000 })
+    ? await settle(context, client, kind, id, body, { idempotencyKey, timeoutMs: timeoutSecs * 1000, onProgress })
     : await ask(context, client, kind, id, body, options)
-  context.show(options, operation, () => outcome(operation))
+  // A wake that this command has begun never settles in its first answer.
+  const wasAwake = ensure && idempotencyKey === undefined && answers <= 1 && operation.state === 'succeeded'
+  context.show(options, operation, () => (wasAwake ? `${id} is awake already\n` : outcome(operation)))
 }
 
 function ask(context: Context, client: Client, kind: RequestKind, id: string, body: WakeBody, options: KeyOption) {
@@ -62,7 +72,9 @@ function ask(context: Context, client: Client, kind: RequestKind, id: string, bo
     onResponse: replayNote(context, options),
   }
   if (kind === 'wake') return client.wakeDesktop(id, body, call)
-  return kind === 'hibernate' ? client.hibernateDesktop(id, body, call) : client.destroyDesktop(id, body, call)
+  const { expected_generation } = body
+  const ask = kind === 'hibernate' ? client.hibernateDesktop : client.destroyDesktop
+  return ask(id, { expected_generation }, call)
 }
 
 /** Requests and waits, with a spinner. Ctrl-C stops the wait, not the operation. */
@@ -72,14 +84,18 @@ export async function settle(
   kind: RequestKind,
   id: string,
   body: WakeBody,
-  { idempotencyKey, timeoutMs }: KeyOption & { timeoutMs?: number },
+  { idempotencyKey, timeoutMs, onProgress }: KeyOption & { timeoutMs?: number; onProgress?: () => void },
 ): Promise<OperationJson> {
   const { signal } = context.terminal
   const onResponse = replayNote(context, { idempotencyKey })
   const work = (show?: (text: string) => void) =>
-    following(client, show, (onProgress) =>
-      client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse, onProgress }),
-    )
+    following(client, show, (onShown) => {
+      const seen = (operation: OperationJson) => {
+        onProgress?.()
+        onShown?.(operation)
+      }
+      return client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse, onProgress: seen })
+    })
   return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows the outcome`, work)
 }
 

@@ -1,6 +1,7 @@
-// What happens to a request that arrives while the service itself moves or hibernates the desktop. Pure.
+// What happens to a request that arrives while the service itself moves or hibernates the desktop, or that asks for a result
+// which an operation in progress brings. Pure.
 import { type OperationRequester, Refusal, type RequestKind, refuse } from '@dormouse/contract'
-import type { Line } from '../operations/followers.ts'
+import { isOwnHibernation, type Line } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import { illegalRequest, isLegal, transitions } from './states.ts'
 import type { DesktopRow } from './store.ts'
@@ -31,4 +32,22 @@ export function requireLegal(kind: RequestKind, desktop: DesktopRow, { ahead, ne
   if (!waiting && ahead?.kind === 'hibernate' && kind !== 'destroy') return
   const state = waiting ? transitions[waiting].via : desktop.state
   if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, desktop.failureCode), { state })
+}
+
+/** For a request with `ensure`: a wake waits behind any hibernation, whoever has requested it. */
+export const lineOfEnsured = (kind: RequestKind, line: Line): Line =>
+  kind === 'wake' && line.current?.kind === 'hibernate' ? { ...line, ahead: line.current } : line
+
+/**
+ * For a request with `ensure`: the operation that brings the result, or `already` if the desktop is as it is to be. Undefined if
+ * the request has to begin. It does not join a hibernation by the service, of which nothing is left if the desktop is in use.
+ */
+export function joinedBy(
+  kind: RequestKind,
+  { state }: DesktopRow,
+  { current, next }: Line,
+): OperationRow | 'already' | undefined {
+  if (next && next.kind !== 'move') return next.kind === kind ? next : undefined
+  if (current?.kind === kind && !isOwnHibernation(current)) return current
+  return state === transitions[kind].done ? 'already' : undefined
 }

@@ -7,6 +7,7 @@ import {
   desktopJson,
   desktopListJson,
   desktopState,
+  hibernateBody,
   id,
   mutationBody,
   operationJson,
@@ -207,7 +208,7 @@ const summaries: Record<RequestKind, string> = {
 
 function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOptions): void {
   const { desktops, leadership, onMismatch } = options
-  const body = kind === 'wake' ? wakeBody : mutationBody
+  const body = { wake: wakeBody, hibernate: hibernateBody, destroy: mutationBody }[kind]
   app.post(
     `/desktops/:id/${kind}`,
     {
@@ -234,15 +235,19 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
     },
     async (request, reply) => {
       const key = idempotencyKey(request)
-      leadership.require()
       const { expected_generation = null, ...rest } = request.body as z.infer<typeof wakeBody>
       const discardMemory = rest.discard_memory ?? false
+      const ensure = rest.ensure ?? false
+      if (ensure && discardMemory)
+        refuseField('ensure', 'must be left out with `discard_memory`: a desktop that is awake would keep its memory')
+      leadership.require()
       const { operation, replay } = await desktops.request(customer(request), request.params.id, kind, {
         key,
-        fingerprint: fingerprint({ kind, expected_generation, discardMemory }),
+        fingerprint: fingerprint({ kind, expected_generation, discardMemory, ensure: ensure || null }),
         requestId: request.id,
         expectedGeneration: expected_generation,
         discardMemory,
+        ensure,
       })
       sayReplay(reply, replay, onMismatch)
       if (request.query.wait !== 'true') {

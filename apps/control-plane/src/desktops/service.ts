@@ -30,9 +30,10 @@ import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import { isSuspended } from '../principals/store.ts'
+import { alreadyDone } from './already.ts'
 import { change, type IdleSettings } from './idle-settings.ts'
 import type { LifecycleBudget } from './lifecycle-budget.ts'
-import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
+import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
@@ -78,6 +79,8 @@ export interface TransitionRequest {
   requestId: string
   expectedGeneration: number | null
   discardMemory: boolean
+  /** Asks for the result: an operation that brings it is joined, and a wake waits behind any hibernation. */
+  ensure?: boolean
   /** The host that an operator chose for a first wake. */
   onHost?: string
   /** The caller by default. */
@@ -101,6 +104,16 @@ interface Acceptance {
   operationId: string
   mayOpen: boolean
   note: Note | undefined
+}
+
+interface Accepted {
+  operation: OperationRow
+  replay: Replay
+  /** Undefined if this request has begun nothing. */
+  term: Term | undefined
+  superseded: OperationRow[]
+  /** The desktop was as the request wants it. */
+  already: boolean
 }
 
 export class Desktops {
@@ -264,7 +277,7 @@ export class Desktops {
       const operation = await operations.read(pool, operationId)
       // The operations that it superseded are not known.
       if (operation) engine.supersededBy(operation)
-      return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: [] }
+      return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: [], already: false }
     }
     const slots: Slot[] = []
     const attempt = (mayOpen: boolean) =>
@@ -276,7 +289,7 @@ export class Desktops {
         }),
       )
     try {
-      const accepted = await attempt(true).catch(async (error: unknown) => {
+      const first = await attempt(true).catch(async (error: unknown) => {
         if (isWakeOfAwake(kind, error) && (await this.#options.mayWake(id))) {
           // The desktop now hibernates. The wake waits behind that, so it needs a later id.
           operationId = newId()
@@ -287,6 +300,10 @@ export class Desktops {
         slots.pop()?.release()
         return attempt(false)
       })
+      // Awake in the database, but its host may find its guest paused: then it hibernates first.
+      const isPaused = first.already && kind === 'wake' && (await this.#options.mayWake(id))
+      if (isPaused) operationId = newId()
+      const accepted = isPaused ? await attempt(true) : first
       await failpoints.hit('operation.accepted')
       for (const row of accepted.superseded) engine.superseded(row)
       if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind, accepted.operation.id)
@@ -315,26 +332,26 @@ export class Desktops {
     caller: Pick<Customer, 'orgId'>,
     { id, kind, params, operationId, mayOpen, note }: Acceptance,
     slots: Slot[],
-  ) {
+  ): Promise<Accepted> {
     const locked = store.lock(tx, caller.orgId, id)
     // Read under the lock: a concurrent request with this key has committed by then.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
     const suspended = kind === 'wake' ? isSuspended(tx, caller.orgId) : Promise.resolve(false)
-    const [found, earlier, line, isAsleep] = await together([locked, keyed, lineOf(tx, id), suspended])
+    const [found, earlier, present, isAsleep] = await together([locked, keyed, lineOf(tx, id), suspended])
     const desktop = found ?? refuseNotFound()
-    if (earlier) {
-      return {
-        operation: earlier,
-        replay: compare(earlier.fingerprint, params.fingerprint),
-        term: undefined,
-        superseded: [],
-      }
-    }
+    if (earlier) return standing(earlier, { replay: compare(earlier.fingerprint, params.fingerprint) })
     if (params.expectedGeneration !== null && params.expectedGeneration !== desktop.generation) {
       const generations = { expected: params.expectedGeneration, current: desktop.generation }
       refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
     if (isAsleep) refuse('org_suspended')
+    const line = params.ensure ? lineOfEnsured(kind, present) : present
+    const joined = params.ensure ? joinedBy(kind, desktop, line) : undefined
+    if (joined === 'already') {
+      const request = { ...params, id: operationId, deadlineMs: this.#options.deadlineMs[kind] }
+      return standing(await alreadyDone(tx, kind, desktop, request), { already: true })
+    }
+    if (joined) return standing(joined)
     requireLegal(kind, desktop, line)
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
@@ -356,8 +373,7 @@ export class Desktops {
         from: desktop.state,
         hostId: desktop.hostId,
         spec: store.specOf(desktop),
-        ...(kind === 'wake' && { discardMemory: params.discardMemory, onHost: params.onHost }),
-        ...(params.idle && { ifIdle: params.idle.condition }),
+        ...inputOf(kind, params),
       },
       requestId: params.requestId,
       requestedBy: params.requestedBy ?? 'caller',
@@ -368,7 +384,7 @@ export class Desktops {
     const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
     if (ahead) {
       const superseded = line.next ? [await supersedeOne(tx, line.next.id, because)] : []
-      return { operation: await operations.insert(tx, request), replay: 'no' as const, term, superseded }
+      return { ...standing(await operations.insert(tx, request)), term, superseded }
     }
     const opened = mayOpen ? this.#options.engine.open(request) : undefined
     if (opened) slots.push(opened.slot)
@@ -381,9 +397,21 @@ export class Desktops {
       operations.insert(tx, request, opened?.begun),
       Promise.resolve(opened?.write(tx)),
     ])
-    return { operation, replay: 'no' as const, term, superseded }
+    return { ...standing(operation), term, superseded }
   }
 }
+
+/** What a request gets; without a term, an operation that it has not begun. */
+const standing = (
+  operation: OperationRow,
+  { replay = 'no', already = false }: { replay?: Replay; already?: boolean } = {},
+): Accepted => ({ operation, replay, term: undefined, superseded: [], already })
+
+/** What an operation needs of its request. */
+const inputOf = (kind: RequestKind, { discardMemory, onHost, idle }: TransitionRequest) => ({
+  ...(kind === 'wake' && { discardMemory, onHost }),
+  ...(idle && { ifIdle: idle.condition }),
+})
 
 const isOfSuspended = (error: unknown): error is Refusal => error instanceof Refusal && error.code === 'org_suspended'
 

@@ -16,6 +16,7 @@ import {
   WaitsBehind,
 } from './definition.ts'
 import { Abandoned, type Failure, failureFrom, isTransient } from './failures.ts'
+import { followerOf } from './followers.ts'
 import type { EngineObserver } from './observer.ts'
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
@@ -211,8 +212,10 @@ export class Engine {
 
   /** Begins the request that waits behind a settled operation. Never rejects: if it fails, the next adoption repeats it. */
   async #beginNext(behind: string, term: Term): Promise<void> {
-    const { leadership, waiters, observer, log, follow } = this.#options
+    const { pool, leadership, waiters, observer, log, follow } = this.#options
     try {
+      // Nothing can come behind an operation that has settled, so one read decides.
+      if (!(await followerOf(pool, behind))) return
       const next = await leadership.transaction((tx) => follow(tx, behind))
       if (!next) return
       if (!store.isSettled(next)) return this.accept(next, term)

@@ -5,8 +5,10 @@ import { columns, type OperationRow, settledMeanwhile } from './store.ts'
 
 /** Which of a desktop's live operations a request finds. */
 export interface Line {
-  /** What the service itself has begun: a move, or a hibernation by idle or by a drain. Requests wait behind it. */
+  /** What the service itself has begun: a move, or a hibernation by idle or by a drain. Any request waits behind it. */
   ahead: OperationRow | undefined
+  /** What is in progress, whoever has requested it. */
+  current: OperationRow | undefined
   /** The request that waits behind it. */
   next: OperationRow | undefined
 }
@@ -15,12 +17,12 @@ export interface Line {
 export async function lineOf(db: Db, desktopId: string): Promise<Line> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-line',
-    text: `select ${columns} from operations where desktop_id = $1 and state in ('pending', 'running')
-             and (kind = 'move' or behind is not null or requested_by in ('idle', 'drain', 'host'))`,
+    text: `select ${columns} from operations where desktop_id = $1 and state in ('pending', 'running')`,
     values: [desktopId],
   })
   return {
     ahead: rows.find((row) => row.kind === 'move' || isOwnHibernation(row)),
+    current: rows.find(({ behind }) => behind === null),
     next: rows.find(({ behind }) => behind !== null),
   }
 }

@@ -161,6 +161,20 @@ export async function listOfDesktop(db: Db, orgId: string, desktopId: string, li
   return rows
 }
 
+/** The latest operation that has brought the desktop to this generation's state; undefined if none is kept. */
+export async function latestSuccess(
+  db: Db,
+  { desktopId, kind, generation }: Pick<OperationRow, 'desktopId' | 'kind' | 'generation'>,
+): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-latest-success',
+    text: `select ${columns} from operations
+           where desktop_id = $1 and kind = $2 and generation = $3 and state = 'succeeded' order by id desc limit 1`,
+    values: [desktopId, kind, generation],
+  })
+  return rows[0]
+}
+
 /** The ids of all that have not settled, oldest first: what a new leader resumes. */
 export async function liveIds(db: Db): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(

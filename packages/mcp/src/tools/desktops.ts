@@ -20,7 +20,7 @@ const from = {
 }
 
 async function woken(id: string, { client, signal }: Call) {
-  const { result } = await client.settle('wake', id, {}, { signal })
+  const { result } = await client.settle('wake', id, { ensure: true }, { signal })
   const resumed_from = result?.resumed_from
   const text = resumed_from ? `${id} is awake; ${from[resumed_from]}` : `${id} is awake`
   return { text, data: { desktop_id: id, state: 'awake', ...(resumed_from && { resumed_from }) } }
@@ -153,7 +153,7 @@ export const hibernateDesktop = tool({
     const { state } = await client.getDesktop(id, { signal })
     const data = { desktop_id: id, state: 'hibernated' }
     if (state === 'hibernated') return { text: `${id} is hibernated already`, data }
-    await client.settle('hibernate', id, {}, { signal })
+    await client.settle('hibernate', id, { ensure: true }, { signal })
     return { text: `${id} is hibernated`, data }
   },
 })

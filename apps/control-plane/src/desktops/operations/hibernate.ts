@@ -7,7 +7,6 @@ import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import type { OperationDefinition, SettleContext } from '../../operations/definition.ts'
-import { isOwnHibernation } from '../../operations/followers.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
@@ -63,7 +62,7 @@ export const hibernate = ({
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
-  precedes: isOwnHibernation,
+  precedes: () => true,
   vanishes: ({ requestedBy }, { code }) => requestedBy === 'idle' && code === 'not_idle',
 
   succeeded: (tx, context) => settleHibernated(hosts, tx, context, false),
