@@ -80,13 +80,14 @@ test('every route names its operation, tag, summary, credential and statuses, th
   expect(document.security).toEqual([{ bearer: [] }])
 })
 
-test('keyed routes take an Idempotency-Key and say when they replay; their bodies are optional but for create and input', async () => {
+test('keyed routes take an Idempotency-Key and say when they replay; their bodies are optional but for create, bulk and input', async () => {
   await using stack = await Stack.start({ hosts: 0 })
   const keyed = operationsOf(await documentOf(stack)).filter(({ operation }) =>
     operation.parameters?.some(({ name }) => name === 'Idempotency-Key'),
   )
   expect(keyed.map(({ name }) => name).sort()).toEqual([
     'POST /v1/desktops',
+    'POST /v1/desktops/bulk',
     'POST /v1/desktops/{id}/destroy',
     'POST /v1/desktops/{id}/exec',
     'POST /v1/desktops/{id}/execs',
@@ -95,7 +96,7 @@ test('keyed routes take an Idempotency-Key and say when they replay; their bodie
     'POST /v1/desktops/{id}/wake',
   ])
   for (const { path, operation } of keyed) {
-    const isWhole = path === '/v1/desktops' || /\/(execs?|input)$/.test(path)
+    const isWhole = /^\/v1\/desktops(\/bulk)?$/.test(path) || /\/(execs?|input)$/.test(path)
     expect([path, operation.requestBody?.required]).toEqual([path, isWhole])
     expect(operation.responses['200']?.headers).toHaveProperty('idempotency-replayed')
   }

@@ -24,6 +24,7 @@ export const layerPlans: readonly LayerPlan[] = [
       [
         'recovery',
         'removals',
+        'bulk',
         'drains',
         'upgrades',
         'usage',

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 const app = join(root, 'apps/control-plane')
-const wings = ['drains', 'idle', 'input', 'mcp', 'suspensions', 'terminals', 'upgrades', 'webhooks']
+const wings = ['bulk', 'drains', 'idle', 'input', 'mcp', 'suspensions', 'terminals', 'upgrades', 'webhooks']
 
 let scratch: string
 beforeAll(async () => {

@@ -93,9 +93,19 @@ export function factsOf(error: unknown): object {
   if (!(error instanceof DormouseError)) return {}
   const { code, status, operationId, problem } = error
   const causeCode = error instanceof OperationFailedError ? error.causeCode : undefined
-  const { field, state, claim, holder, since, human_active, oldest_cursor } = problem ?? {}
+  const { field, state, claim, holder, since, human_active, oldest_cursor, desktop_id } = problem ?? {}
   const held = { claim, holder, since, human_active }
-  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, ...held, oldest_cursor }
+  return {
+    code,
+    status,
+    operation_id: operationId,
+    cause_code: causeCode,
+    field,
+    state,
+    ...held,
+    oldest_cursor,
+    desktop_id,
+  }
 }
 
 const codes: [new (...given: never[]) => DormouseError, number][] = [

@@ -25,6 +25,7 @@ import { addUsage } from './commands/usage.ts'
 import { addWatch } from './commands/watch.ts'
 import { addWebhooks } from './commands/webhooks.ts'
 import type { Context } from './context.ts'
+import { nameToId } from './named-desktops.ts'
 
 const help = `
 Example:
@@ -44,7 +45,7 @@ Without them, dormouse uses the profile that \`dormouse login\` has kept, or the
 \`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
-"status", "operation_id", "cause_code", "field", "state", "claim", "holder", "since", "human_active", "oldest_cursor" and "next_step". Usage errors are plain text.
+"status", "operation_id", "cause_code", "field", "state", "claim", "holder", "since", "human_active", "oldest_cursor", "desktop_id" and "next_step". Usage errors are plain text.
 
 Exit codes:
   0  success           5  the operation failed           10  the drain was cancelled
@@ -67,7 +68,7 @@ export function createProgram(context: Context): Command {
     })
     .configureHelp({ showGlobalOptions: false })
     .addHelpText('after', help)
-  program.hook('preAction', (_, command) => {
+  program.hook('preAction', async (_, command) => {
     context.profile = program.opts().profile
     context.about.verb = command.name()
     context.about.group = command.parent?.name()
@@ -75,6 +76,7 @@ export function createProgram(context: Context): Command {
     context.about.json = command.opts().json === true
     // With --json, nothing but a failure is on stderr.
     if (!context.about.json) for (const sentence of context.warnings) context.terminal.note(`warning: ${sentence}`)
+    await nameToId(context, command)
   })
   addDesktops(program, context)
   addOffers(program, context)

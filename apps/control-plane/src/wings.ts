@@ -2,6 +2,7 @@
 // them the rest works unchanged.
 import type { IdleRule } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
+import { openBulk } from './bulk/wing.ts'
 import type { Db } from './db/pool.ts'
 import { openDrains } from './drains/wing.ts'
 import type { App } from './http/app.ts'
@@ -16,6 +17,7 @@ import { openUpgrades } from './upgrades/wing.ts'
 import { openWebhooks } from './webhooks/wing.ts'
 
 const openers = {
+  bulk: openBulk,
   drains: openDrains,
   idle: openIdle,
   input: openInput,

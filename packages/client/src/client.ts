@@ -41,6 +41,7 @@ import {
   readJson,
   sendJson,
 } from './bodies.ts'
+import { bulkCalls } from './bulk.ts'
 import { InvalidRequestError } from './errors.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
@@ -88,6 +89,12 @@ export interface MutationOptions extends KeyedOptions {
 export interface DesktopQuery {
   /** Only desktops in this state, or in one of these. */
   state?: DesktopState | readonly DesktopState[]
+  /** Only the desktop of this name. */
+  name?: string
+  /** Only desktops whose labels match, such as `team=qa,run!=42,env in (a,b),owner`. */
+  select?: string
+  /** `-created_at` by default: the newest first. */
+  sort?: 'created_at' | '-created_at' | 'name'
   limit?: number
   cursor?: string
 }
@@ -154,14 +161,20 @@ export function createClient(options: ClientOptions) {
     getOpenapi: async (call: CallOptions = {}) =>
       http.json<Record<string, unknown>>({ ...call, method: 'GET', path: '/v1/openapi.json' }),
 
-    /** Desktops, newest first: all of them, or a page if `limit` is given. */
+    /** One action on many desktops: a plan, with a row for each. */
+    bulk: bulkCalls(http, newIdempotencyKey),
+
+    /** Desktops, newest first unless `sort` is given: all of them, or a page if `limit` is given. */
     listDesktops: async (query: DesktopQuery = {}, call: CallOptions = {}): Promise<DesktopPage> =>
       http.run({ ...call, method: 'GET', path: '/v1/desktops', query: { ...query } }, async (response) => ({
         desktops: (await readJson<{ desktops: DesktopJson[] }>(response)).desktops,
         next: nextCursor(response.headers.get('link')),
       })),
 
-    /** A new desktop, in state `created`, of the tier `default` if none is given; the existing one if the key was used before. */
+    /**
+     * A new desktop, in state `created`, of the tier `default` if none is given; the existing one if the key was used before, or
+     * with `get_or_create` the one of that name.
+     */
     createDesktop: async (
       body: NewDesktop = {},
       { idempotencyKey = newIdempotencyKey(), ...call }: KeyedOptions = {},
@@ -183,7 +196,7 @@ export function createClient(options: ClientOptions) {
     getDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),
 
-    /** Changes when the desktop hibernates by itself. Its idle time counts from then on. */
+    /** Changes the fields that are given. Labels are merged; null removes one. */
     changeDesktop: async (id: string, body: ChangeDesktopBody, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'PATCH', path: path`/v1/desktops/${id}`, ...sendJson(body) }),
 
@@ -368,8 +381,8 @@ export function createClient(options: ClientOptions) {
     takeScreenshot: async (id: string, query: ScreenshotQuery = {}, call: CallOptions = {}): Promise<Screenshot> =>
       takeScreenshot(http, id, query, call),
 
-    /** Usage between two times in Unix seconds; by default from the start of this UTC month until now. */
-    getUsage: async (query: { start?: number; end?: number } = {}, call: CallOptions = {}) =>
+    /** Usage between two times in Unix seconds; by default from the start of this UTC month until now; with `select`, of those desktops alone. */
+    getUsage: async (query: { start?: number; end?: number; select?: string } = {}, call: CallOptions = {}) =>
       http.json<UsageJson>({ ...call, method: 'GET', path: '/v1/usage', query }),
 
     /** What changes, from now on or behind a cursor, each event once: an iterator that reconnects. */

@@ -2,7 +2,6 @@
 import type {
   ActivityClass,
   DesktopJson,
-  DesktopState,
   IdleJson,
   OperationJson,
   RequestKind,
@@ -12,10 +11,18 @@ import type {
 } from '@dormouse/contract'
 import type { InputAction, InputBatch } from './adapters.ts'
 import { type Camel, camel } from './camel.ts'
-import { type Client, type ClientOptions, createClient, type KeyedOptions, type NewDesktop } from './client.ts'
+import {
+  type Client,
+  type ClientOptions,
+  createClient,
+  type DesktopQuery,
+  type KeyedOptions,
+  type NewDesktop,
+} from './client.ts'
 import { Clipboard, Commands, Files, Stream } from './guest.ts'
 import { type CallOptions, callNames, httpNames } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf, inputNames } from './input.ts'
+import { idOfDesktop } from './naming.ts'
 import { type SettleOptions, settleNames } from './operations.ts'
 import { type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import { type Resolution, setResolution } from './resolution.ts'
@@ -45,11 +52,16 @@ export type Idle = Camel<IdleJson>
 export type Screen = Camel<ScreenJson>
 export type WakeLock = Camel<WakeLockJson>
 
-export interface IdleOptions extends CallOptions {
+/** What to change; what is not given stays. */
+export interface ChangeOptions extends CallOptions {
   /** 0 = never. */
   idleTimeoutSecs?: number
   /** The classes of activity that keep it awake; null for all but `cpu` and `network`. */
   idlePolicy?: ActivityClass[] | null
+  /** Null: none. */
+  name?: string | null
+  /** Labels to set; null removes one. */
+  labels?: Record<string, string | null>
 }
 
 export interface LockOptions extends CallOptions {
@@ -61,12 +73,14 @@ export interface LockOptions extends CallOptions {
 const transitionNames: NamesOf<TransitionOptions> = { ...settleNames, expectedGeneration: true }
 const wakeNames: NamesOf<WakeOptions> = { ...transitionNames, discardMemory: true }
 const connectNames: NamesOf<Connection & CallOptions> = { ...httpNames, ...callNames, client: true, apiKey: true }
-const listNames = { ...connectNames, state: true, pageSize: true } as const
+const listNames = { ...connectNames, state: true, name: true, select: true, sort: true, pageSize: true } as const
 const createNames: NamesOf<CreateOptions> = {
   ...{ ...connectNames, tier: true, billingMode: true, imageVersion: true, image: true },
-  ...{ idleTimeoutSecs: true, idempotencyKey: true },
+  ...{ idleTimeoutSecs: true, idempotencyKey: true, name: true, labels: true, getOrCreate: true },
 }
-const idleNames: NamesOf<IdleOptions> = { ...callNames, idleTimeoutSecs: true, idlePolicy: true }
+const changeNames: NamesOf<ChangeOptions> = {
+  ...{ ...callNames, idleTimeoutSecs: true, idlePolicy: true, name: true, labels: true },
+}
 const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
 const screenshotNames: NamesOf<ScreenshotQuery & CallOptions> = {
   ...{ ...callNames, region: true, fit: true, format: true, quality: true, wait: true, after: true },
@@ -91,37 +105,46 @@ export class Desktop extends ScreenHelpers {
     this.clipboard = new Clipboard(client, seen.id)
   }
 
-  /** Creates a desktop, of the tier `default` if none is given; it does not run before its first `wake()`. */
+  /**
+   * Creates a desktop, of the tier `default` if none is given; it does not run before its first `wake()`. With `getOrCreate`, the
+   * one of that name is returned as it is, if there is one.
+   */
   static async create(options: CreateOptions = {}): Promise<Desktop> {
     refuseUnknown('Desktop.create', options, createNames)
     const client = clientOf(options)
-    const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...call } = options
+    const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...rest } = options
+    const { name, labels, getOrCreate, ...call } = rest
     const body = {
       tier,
       billing_mode: billingMode,
       image_version: imageVersion,
       image,
       idle_timeout_secs: idleTimeoutSecs,
+      name,
+      labels,
+      get_or_create: getOrCreate,
     }
     return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))
   }
 
-  /** Reads an existing desktop. Never wakes it, never changes its settings. */
-  static async connect(id: string, options: Connection & CallOptions = {}): Promise<Desktop> {
+  /** Reads an existing desktop, by its id, its name or a unique part of its id. Never wakes it, never changes its settings. */
+  static async connect(idOrName: string, options: Connection & CallOptions = {}): Promise<Desktop> {
     refuseUnknown('Desktop.connect', options, connectNames)
     const client = clientOf(options)
-    return new Desktop(client, await client.getDesktop(id, callOptions(options)))
+    const call = callOptions(options)
+    return new Desktop(client, await client.getDesktop(await idOfDesktop(client, idOrName, call), call))
   }
 
-  /** All desktops, newest first, read page by page. */
+  /** All desktops that are chosen, newest first unless `sort` is given, read page by page. */
   static async *list(
-    options: Connection & CallOptions & { state?: DesktopState | readonly DesktopState[]; pageSize?: number } = {},
+    options: Connection & CallOptions & Omit<DesktopQuery, 'limit' | 'cursor'> & { pageSize?: number } = {},
   ): AsyncGenerator<Desktop, void, undefined> {
     refuseUnknown('Desktop.list', options, listNames)
     const client = clientOf(options)
     let cursor: string | undefined
     do {
-      const query = { state: options.state, limit: options.pageSize ?? 100, cursor }
+      const { state, name, select, sort, pageSize = 100 } = options
+      const query = { state, name, select, sort, limit: pageSize, cursor }
       const page = await client.listDesktops(query, callOptions(options))
       for (const seen of page.desktops) yield new Desktop(client, seen)
       cursor = page.next
@@ -130,6 +153,13 @@ export class Desktop extends ScreenHelpers {
 
   get id() {
     return this.#seen.id
+  }
+  /** Unique among the organisation's desktops; null if it has none. */
+  get name() {
+    return this.#seen.name
+  }
+  get labels() {
+    return this.#seen.labels
   }
   get orgId() {
     return this.#seen.org_id
@@ -185,7 +215,12 @@ export class Desktop extends ScreenHelpers {
   }
 
   [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
-    return showFields('Desktop', { id: this.id, state: this.state }, options, inspectValue)
+    return showFields(
+      'Desktop',
+      { id: this.id, ...(this.name && { name: this.name }), state: this.state },
+      options,
+      inspectValue,
+    )
   }
 
   /** Reads the desktop again. */
@@ -239,13 +274,18 @@ export class Desktop extends ScreenHelpers {
     return camel(await this.#client.getIdle(this.id, options))
   }
 
-  /** Changes when the desktop hibernates by itself. Its idle time counts from then on. */
-  async changeIdle(options: IdleOptions): Promise<this> {
-    refuseUnknown('changeIdle', options, idleNames)
-    const { idleTimeoutSecs, idlePolicy, ...call } = options
-    const body = { idle_timeout_secs: idleTimeoutSecs, idle_policy: idlePolicy }
+  /** Changes what is given. Idle time counts from a change of its timeout or policy on. */
+  async change(options: ChangeOptions): Promise<this> {
+    refuseUnknown('change', options, changeNames)
+    const { idleTimeoutSecs, idlePolicy, name, labels, ...call } = options
+    const body = { idle_timeout_secs: idleTimeoutSecs, idle_policy: idlePolicy, name, labels }
     this.#seen = await this.#client.changeDesktop(this.id, body, call)
     return this
+  }
+
+  /** `change` of when the desktop hibernates by itself. */
+  changeIdle(options: Pick<ChangeOptions, 'idleTimeoutSecs' | 'idlePolicy'> & CallOptions): Promise<this> {
+    return this.change(options)
   }
 
   /** Keeps the desktop awake for `forMs`, at most 24 h, rounded up to whole seconds. The same name again renews the lock. */

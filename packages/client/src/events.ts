@@ -10,6 +10,8 @@ export interface EventsOptions {
   /** Begin behind this cursor: the `id` of an event. Without it, from now on. */
   after?: string
   desktopId?: string
+  /** Only events of desktops whose labels matched then, such as `team=qa,run!=42`. */
+  select?: string
   /** Only these types. */
   types?: readonly EventJson['type'][]
   /** Ends the iteration without an error. */
@@ -25,7 +27,16 @@ export interface AdminEventsOptions extends Omit<EventsOptions, 'types'> {
 }
 
 const eventsNames: NamesOf<AdminEventsOptions> = {
-  ...{ after: true, desktopId: true, types: true, signal: true, onCursor: true, orgId: true, hostId: true },
+  ...{
+    after: true,
+    desktopId: true,
+    select: true,
+    types: true,
+    signal: true,
+    onCursor: true,
+    orgId: true,
+    hostId: true,
+  },
 }
 
 /** The service sends something every 15 s. A connection that is silent for longer is dead. */
@@ -71,7 +82,7 @@ export async function* followEvents<E extends EventJson | AdminEventJson>(
   }
 }
 
-export interface EventPageOptions extends Pick<EventsOptions, 'after' | 'desktopId' | 'types'> {
+export interface EventPageOptions extends Pick<EventsOptions, 'after' | 'desktopId' | 'select' | 'types'> {
   /** At most this many events; 100 by default. */
   limit?: number
 }
@@ -84,9 +95,9 @@ export const pageOfEvents = <P>(
   call: CallOptions,
 ): Promise<P> => http.json<P>({ ...call, method: 'GET', path: `${withQuery(path, options)}&limit=${limit}` })
 
-function withQuery(path: string, { after, desktopId, orgId, hostId, types }: AdminEventsOptions): string {
+function withQuery(path: string, { after, desktopId, orgId, hostId, select, types }: AdminEventsOptions): string {
   const query = new URLSearchParams((types ?? []).map((type): [string, string] => ['type', type]))
-  for (const [name, value] of Object.entries({ after, desktop_id: desktopId, org_id: orgId, host_id: hostId }))
+  for (const [name, value] of Object.entries({ after, desktop_id: desktopId, org_id: orgId, host_id: hostId, select }))
     if (value !== undefined) query.set(name, value)
   return `${path}?${query}`
 }

@@ -4,6 +4,9 @@ export type {
   AdminEventJson,
   AdminOperationJson,
   AuditEntryJson,
+  BulkBody,
+  BulkDesktopJson,
+  BulkJson,
   ChangeDesktopBody,
   ChangedEntryJson,
   ChangeEntryBody,
@@ -89,6 +92,7 @@ export {
   createAdminClient,
 } from './admin.ts'
 export type { FileData, FilePart, ReadFormat } from './bodies.ts'
+export type { BulkWaitOptions } from './bulk.ts'
 export {
   type Client,
   type ClientOptions,
@@ -102,11 +106,11 @@ export {
   type PartOptions,
 } from './client.ts'
 export {
+  type ChangeOptions,
   type Connection,
   type CreateOptions,
   Desktop,
   type Idle,
-  type IdleOptions,
   type LockOptions,
   type Operation,
   type Screen,
@@ -122,6 +126,7 @@ export type { ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, FileChange, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
+export { idOfDesktop } from './naming.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export { type Resolution, setResolution } from './resolution.ts'
 export type { Clock } from './retry.ts'

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { printable } from './bounds.ts'
 import { activityClass, defaultIdlePolicy, idlePolicy } from './idle-policy.ts'
 import { id } from './ids.ts'
+import { desktopName, labelChanges, labels } from './labels.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
 export const tier = z.enum(tiers)
@@ -55,6 +56,8 @@ export const desktopJson = z
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
     failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
+    name: z.string().nullable().describe('Its name, unique among the organisation’s desktops that are not destroyed'),
+    labels: z.record(z.string(), z.string()).describe('Its labels, by key'),
     created_at: time,
     updated_at: time,
   })
@@ -75,6 +78,8 @@ export const desktopJson = z
         billing_mode: 'hourly',
         host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
         failure: null,
+        name: 'build-1',
+        labels: { team: 'qa' },
         created_at: '2026-01-01T12:00:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
       },
@@ -104,8 +109,20 @@ export const createDesktopBody = z
       .min(0)
       .nullish()
       .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
+    name: desktopName.nullish().describe('Unique among the organisation’s desktops that are not destroyed'),
+    labels: labels.nullish().describe('Labels to select it by, such as `team`: `qa`'),
+    get_or_create: z
+      .boolean()
+      .nullish()
+      .describe('If the organisation has a desktop of that `name`, return it unchanged; otherwise create it'),
   })
-  .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small', image_version: 'mini', idle_timeout_secs: 1_800 }] })
+  .meta({
+    id: 'CreateDesktopBody',
+    examples: [
+      { tier: 'small', image_version: 'mini', idle_timeout_secs: 1_800 },
+      { tier: 'small', name: 'build-1', labels: { team: 'qa' }, get_or_create: true },
+    ],
+  })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>
 
 /** Unknown fields are refused: a misspelt `idle_policy` must not be a silent no-op. */
@@ -115,6 +132,11 @@ export const changeDesktopBody = z
     idle_policy: idlePolicy
       .nullish()
       .describe('The classes of activity that keep it awake; `null`: all but `cpu` and `network`'),
+    name: desktopName.nullish().describe('Another name; `null`: none'),
+    labels: labelChanges.optional().describe('Labels to set; `null` removes one. The others stay'),
   })
-  .meta({ id: 'ChangeDesktopBody', examples: [{ idle_timeout_secs: 600 }, { idle_policy: ['command', 'cpu'] }] })
+  .meta({
+    id: 'ChangeDesktopBody',
+    examples: [{ idle_timeout_secs: 600 }, { idle_policy: ['command', 'cpu'] }, { labels: { team: 'qa', run: null } }],
+  })
 export type ChangeDesktopBody = z.infer<typeof changeDesktopBody>

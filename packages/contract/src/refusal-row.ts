@@ -18,6 +18,7 @@ export interface RefusalRow {
     | 'state'
     | 'claim'
     | 'operation_id'
+    | 'desktop_id'
     | 'cause_code'
     | 'oldest_cursor'
     | 'holder'

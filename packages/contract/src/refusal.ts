@@ -15,6 +15,8 @@ interface Extra {
   since?: string
   human_active?: boolean
   operation_id?: string
+  /** The desktop that has the name. */
+  desktop_id?: string
   /** The oldest cursor that can be read on from. */
   oldest_cursor?: string
   /** The exec that goes on without the request. */

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { billingMode, tier } from './desktops.ts'
 import { id } from './ids.ts'
+import { selector } from './labels.ts'
 
 /** The last second of the year 9999. */
 export const lastUnixSecs = 253_402_300_799
@@ -18,6 +19,9 @@ const unixSecs = z.preprocess(
 export const usageQuery = z.object({
   start: unixSecs.optional().describe('Unix seconds, whole or decimal; by default the start of the current UTC month'),
   end: unixSecs.optional().describe('Unix seconds, whole or decimal; by default now'),
+  select: selector
+    .optional()
+    .describe('Only desktops whose labels match now, such as `team=qa,run!=42,env in (a,b),owner,!old`'),
 })
 
 const seconds = z.number().min(0)

@@ -5,6 +5,7 @@ import { listOf } from './bounds.ts'
 import { time } from './desktops.ts'
 import { customerEventTypes, unknownEventType } from './events.ts'
 import { id } from './ids.ts'
+import { selector } from './labels.ts'
 
 export const webhookUrlMax = 2_048
 /** How long old secrets may stay valid after a rotation. */
@@ -28,10 +29,15 @@ const types = listOf(
   .describe('Only events of these types; null or left out: all, also types of later releases')
   .meta({ type: 'array', items: { type: 'string', enum: [...customerEventTypes] }, minItems: 1 })
 
+const select = selector.describe(
+  'Only events of desktops whose labels match then, such as `team=qa,run!=42,env in (a,b),owner,!old`',
+)
+
 export const createWebhookBody = z
   .object({
     url,
     types: types.nullish(),
+    select: select.nullish(),
     signature: webhookSignature
       .nullish()
       .describe('`v1` (HMAC-SHA256 with a secret) when omitted; `v1a` signs with Ed25519, and shows a public key'),
@@ -43,6 +49,7 @@ export const changeWebhookBody = z
   .strictObject({
     url: url.optional(),
     types: types.nullable().optional(),
+    select: select.nullable().optional(),
     enabled: z
       .boolean()
       .optional()
@@ -71,6 +78,7 @@ const webhookFields = {
   id,
   url: z.string(),
   types: z.array(z.string()).nullable().describe('Null: all'),
+  select: z.string().nullable().describe('The selector of its desktops; null: events of all'),
   enabled: z.boolean(),
   disabled_reason: webhookDisabledReason
     .nullable()
@@ -89,6 +97,7 @@ const webhookExample = {
   id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b81',
   url: 'https://example.com/dormouse',
   types: null,
+  select: null,
   enabled: true,
   disabled_reason: null,
   disabled_at: null,

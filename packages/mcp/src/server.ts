@@ -1,5 +1,5 @@
 // An MCP server with the tools that were granted. Each connection, or each request over HTTP, has one of its own.
-import type { Client } from '@dormouse/client'
+import { type Client, idOfDesktop } from '@dormouse/client'
 import { type CallToolResult, McpServer } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import about from '../package.json' with { type: 'json' }
@@ -42,7 +42,7 @@ const tools: readonly Tool[] = [
   listFiles,
 ]
 
-const desktopId = z.uuid().describe('Id of the desktop, from desktop_list or desktop_create')
+const desktopId = z.string().min(1).max(64).describe('Id or name of the desktop, from desktop_list or desktop_create')
 
 export function createMcpServer({ client, grants = defaultGrants, desktopId: pinned }: McpOptions): McpServer {
   const server = new McpServer(
@@ -61,8 +61,12 @@ export function createMcpServer({ client, grants = defaultGrants, desktopId: pin
       annotations: annotationsOf(tool),
     }
     server.registerTool(tool.name, config, async (args, { mcpReq: { signal } }) => {
-      const given = { ...(args as { desktop_id: string }), ...(pinned !== undefined && { desktop_id: pinned }) }
-      return tool.run(given, { client, signal }).then(resultOf, failureOf)
+      const run = async () => {
+        const given = { ...(args as { desktop_id: string }), ...(pinned !== undefined && { desktop_id: pinned }) }
+        if (tool.onDesktop) given.desktop_id = await idOfDesktop(client, given.desktop_id, { signal })
+        return tool.run(given, { client, signal })
+      }
+      return run().then(resultOf, failureOf)
     })
   }
   return server

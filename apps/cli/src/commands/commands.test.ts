@@ -128,7 +128,7 @@ test('a key used before is said so, also when it was for something else', async 
 test('people read tables and sentences', async () => {
   const { dormouse } = await start(service)
   const listing = await dormouse(['list'])
-  expect(listing.stdout.split('\n')[0]).toMatch(/^ID +STATE +TIER +IMAGE +GENERATION +CREATED$/)
+  expect(listing.stdout.split('\n')[0]).toMatch(/^ID +NAME +STATE +TIER +IMAGE +GENERATION +LABELS +CREATED$/)
   expect(listing.stdout.split('\n')[2]).toContain('awake')
   expect((await dormouse(['get', desktopId])).stdout).toMatch(/state +awake/)
   expect((await dormouse(['wake', desktopId])).stdout).toBe(

@@ -1,9 +1,10 @@
 // create, list, get.
 import type { DesktopJson, DesktopState } from '@dormouse/client'
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, type KeyOption, keyOption, replayNote, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
+import { bulk } from './bulk.ts'
 import { settle } from './transitions.ts'
 
 const tiers = ['small', 'default', 'large'] as const satisfies DesktopJson['tier'][]
@@ -21,6 +22,9 @@ const states = [
 ] as const satisfies DesktopState[]
 
 interface CreateOptions extends JsonOption, KeyOption {
+  name?: string
+  label?: Record<string, string>
+  getOrCreate?: boolean
   tier: DesktopJson['tier']
   billingMode?: DesktopJson['billing_mode']
   image?: string
@@ -28,6 +32,21 @@ interface CreateOptions extends JsonOption, KeyOption {
   idleTimeoutSecs?: number
   wake?: boolean
 }
+
+const orders = ['created_at', '-created_at', 'name'] as const
+
+/** Labels as `key=value`, the option given once for each. */
+const labelOption = (what: string): Option =>
+  new Option('--label <key=value...>', what).argParser((text, before: Record<string, string> = {}) => {
+    const [, key, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+    if (key === undefined) throw new InvalidArgumentError('It must be key=value, such as team=qa.')
+    return { ...before, [key]: value! }
+  })
+
+const labelsText = (labels: DesktopJson['labels']): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(' ')
 
 /** Chooses desktops by their state. */
 export const stateOption = (): Option =>
@@ -46,6 +65,9 @@ export function addDesktops(program: Command, context: Context): void {
       'hibernate it after so long without activity, 0 = never (default: the service’s)',
       integerFrom(0),
     )
+    .option('--name <name>', 'its name; other commands take it in place of its id')
+    .addOption(labelOption('a label, such as team=qa; may be given more than once'))
+    .option('--get-or-create', 'use the desktop of that --name, if there is one')
     .option('--wake', 'also wake it, and wait until its guest is ready')
     .addOption(keyOption())
     .action((options: CreateOptions) => create(context, options))
@@ -53,28 +75,68 @@ export function addDesktops(program: Command, context: Context): void {
   withJson(program.command('list'), 'dormouse list --state awake')
     .description('list desktops, newest first')
     .addOption(stateOption())
+    .option('--select <selector>', 'only those whose labels match, such as team=qa,run!=42')
+    .addOption(new Option('--sort <order>', 'the order (default: -created_at, newest first)').choices(orders))
     .option('--limit <n>', 'at most this many', integerFrom(1))
-    .action((options: JsonOption & { state?: DesktopState[]; limit?: number }) => list(context, options))
+    .action((options: ListOptions) => list(context, options))
 
   withJson(program.command('get'), 'dormouse get 019a9f00-0000-7000-8000-000000000001')
     .description('show one desktop')
     .argument('<id>', 'desktop')
     .action((id: string, options: JsonOption) => get(context, id, options))
+
+  withJson(program.command('set'), 'dormouse set build-1 --name build-2 --label team=qa --remove-label run')
+    .description('change a desktop’s name or labels')
+    .argument('[id]', 'desktop')
+    .option('--select <selector>', 'in place of a desktop: the labels of all whose labels match, such as team=qa')
+    .option('--dry-run', 'with --select: print what would be done, and do nothing')
+    .option('--name <name>', 'another name')
+    .option('--no-name', 'take its name away')
+    .addOption(labelOption('a label to set, such as team=qa; may be given more than once'))
+    .option('--remove-label <key...>', 'a label to take away')
+    .action((id: string | undefined, options: SetOptions) => set(context, id, options))
+}
+
+interface SetOptions extends JsonOption {
+  select?: string
+  dryRun?: boolean
+  /** False: none. */
+  name?: string | false
+  label?: Record<string, string>
+  removeLabel?: string[]
+}
+
+async function set(context: Context, id: string | undefined, options: SetOptions): Promise<void> {
+  const { name, label, removeLabel = [] } = options
+  const removed = Object.fromEntries(removeLabel.map((key) => [key, null]))
+  const labels = { ...label, ...removed }
+  if (options.select !== undefined || id === undefined) return bulk(context, { action: 'label', labels }, id, options)
+  context.about.id = id
+  const body = {
+    ...(name !== undefined && { name: name || null }),
+    ...(Object.keys(labels).length > 0 && { labels }),
+  }
+  const desktop = await context.customer().changeDesktop(id, body, { signal: context.terminal.signal })
+  context.show(options, desktop, () => describe(desktop))
 }
 
 async function create(context: Context, options: CreateOptions): Promise<void> {
   const client = context.customer()
   const { idempotencyKey, tier, billingMode, imageVersion, image = imageVersion, idleTimeoutSecs } = options
   const { signal } = context.terminal
+  const { name, label: labels, getOrCreate } = options
   const desktop = await client.createDesktop(
-    { tier, billing_mode: billingMode, image_version: image, idle_timeout_secs: idleTimeoutSecs },
+    {
+      ...{ tier, billing_mode: billingMode, image_version: image, idle_timeout_secs: idleTimeoutSecs },
+      ...{ name, labels, get_or_create: getOrCreate },
+    },
     { idempotencyKey, signal, onResponse: replayNote(context, options) },
   )
   if (!options.wake) return context.show(options, desktop, () => describe(desktop))
   context.about.id = desktop.id
   try {
     // Keys of creates and of transitions are separate scopes, so one key makes both repeatable.
-    await settle(context, client, 'wake', desktop.id, {}, { idempotencyKey })
+    await settle(context, client, 'wake', desktop.id, { ...(getOrCreate && { ensure: true }) }, { idempotencyKey })
   } catch (error) {
     // The desktop exists, whatever became of its wake: print its id.
     context.show(options, desktop, () => describe(desktop))
@@ -84,17 +146,22 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
   context.show(options, awake, () => describe(awake))
 }
 
+interface ListOptions extends JsonOption {
+  state?: DesktopState[]
+  select?: string
+  sort?: (typeof orders)[number]
+  limit?: number
+}
+
 /** Prints desktops. */
-export async function list(
-  context: Context,
-  options: JsonOption & { state?: DesktopState[]; limit?: number },
-): Promise<void> {
-  const { state, limit } = options
-  const { desktops } = await context.customer().listDesktops({ state, limit }, { signal: context.terminal.signal })
+export async function list(context: Context, options: ListOptions): Promise<void> {
+  const { state, select, sort, limit } = options
+  const query = { state, select, sort, limit }
+  const { desktops } = await context.customer().listDesktops(query, { signal: context.terminal.signal })
   context.show(options, { desktops }, () => (desktops.length ? listing(desktops) : ''))
   if (!desktops.length && !options.json)
     context.terminal.note(
-      state ? `No desktop is ${state.join(' or ')}.` : 'No desktops yet. Next step: dormouse create --wake',
+      state || select ? 'No desktop is selected.' : 'No desktops yet. Next step: dormouse create --wake',
     )
 }
 
@@ -105,8 +172,11 @@ async function get(context: Context, id: string, options: JsonOption): Promise<v
 }
 
 function listing(desktops: DesktopJson[]): string {
-  const rows = desktops.map((one) => [one.id, one.state, one.tier, one.image_version, one.generation, one.created_at])
-  return table(['ID', 'STATE', 'TIER', 'IMAGE', 'GENERATION', 'CREATED'], rows)
+  const rows = desktops.map((one) => [
+    ...[one.id, one.name, one.state, one.tier, one.image_version, one.generation],
+    ...[labelsText(one.labels), one.created_at],
+  ])
+  return table(['ID', 'NAME', 'STATE', 'TIER', 'IMAGE', 'GENERATION', 'LABELS', 'CREATED'], rows)
 }
 
 const describe = (desktop: DesktopJson): string => fields(described(desktop))
@@ -115,6 +185,8 @@ const describe = (desktop: DesktopJson): string => fields(described(desktop))
 export function described(desktop: DesktopJson): Record<string, string | number | null | undefined> {
   return {
     id: desktop.id,
+    ...(desktop.name !== null && { name: desktop.name }),
+    ...(Object.keys(desktop.labels).length > 0 && { labels: labelsText(desktop.labels) }),
     state: desktop.state,
     tier: desktop.tier,
     image: desktop.image_version,

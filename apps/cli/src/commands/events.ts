@@ -9,6 +9,7 @@ interface EventsCliOptions extends JsonOption {
   follow?: boolean
   after?: string
   desktop?: string
+  select?: string
   type?: EventJson['type'][]
 }
 
@@ -22,11 +23,14 @@ export function addEvents(program: Command, context: Context): void {
     )
     .option('--after <cursor>', 'begin behind this event or cursor; without it and without --follow, at the oldest')
     .option('--desktop <id>', 'only events of this desktop')
+    .option('--select <selector>', 'only events of desktops whose labels matched then, such as team=qa')
     .addOption(eventTypesOption())
     .action((options: EventsCliOptions) => (options.follow ? follow : list)(context, options))
 }
 
-const queryOf = ({ after, desktop, type }: EventsCliOptions) => ({ after, desktopId: desktop, types: type })
+const queryOf = ({ after, desktop, select, type }: EventsCliOptions) => ({
+  ...{ after, desktopId: desktop, select, types: type },
+})
 
 async function follow({ terminal, customer, about }: Context, options: EventsCliOptions): Promise<void> {
   about.endsByInterrupt = true

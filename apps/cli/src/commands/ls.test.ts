@@ -40,7 +40,10 @@ test('a folder is listed to its end, and no name changes the terminal', async ()
 test('without a folder it lists desktops, and anything else is refused', async () => {
   const { dormouse } = await start(() => ({ body: { desktops: [desktop()] } }))
   expect((await dormouse(['ls'])).stdout).toContain(desktopId)
-  expect(await dormouse(['ls', 'srv'])).toMatchObject({ code: 2, stderr: expect.stringContaining('<id>:<path>') })
+  const notPlace = { code: 2, stderr: expect.stringContaining('<id>:<path>') as unknown }
+  expect(await dormouse(['ls', './local:/srv'])).toMatchObject(notPlace)
+  const unknown = { code: 3, stderr: expect.stringContaining('no desktop has the name') as unknown }
+  expect(await dormouse(['ls', 'No place'])).toMatchObject(unknown)
 })
 
 test.each([desktopId, `${desktopId}:`, `${desktopId}:/`])('%s is the root of its desktop', async (place) => {

@@ -13,6 +13,7 @@ import {
   withJson,
 } from '../options.ts'
 import { fields, seconds } from '../terminal.ts'
+import { bulk } from './bulk.ts'
 import { following, progressText } from './following.ts'
 
 interface TransitionOptions extends JsonOption, KeyOption {
@@ -20,6 +21,8 @@ interface TransitionOptions extends JsonOption, KeyOption {
   expectedGeneration?: number
   timeoutSecs: number
   discardMemory?: boolean
+  select?: string
+  dryRun?: boolean
 }
 
 const doing = { wake: 'waking', hibernate: 'hibernating', destroy: 'destroying' } as const
@@ -37,15 +40,23 @@ export function addTransitions(program: Command, context: Context): void {
 function add(program: Command, context: Context, kind: RequestKind, description: string): Command {
   return withJson(program.command(kind), `dormouse ${kind} 019a9f00-0000-7000-8000-000000000001`)
     .description(description)
-    .argument('<id>', 'desktop')
+    .argument('[id]', 'desktop')
+    .option('--select <selector>', 'in place of a desktop: all whose labels match, such as team=qa,run!=42')
+    .option('--dry-run', 'with --select: print what would be done, and do nothing')
     .option('--no-wait', 'print the operation and do not wait')
     .addOption(timeoutOption())
     .option('--expected-generation <n>', 'fail unless the desktop is on this generation', integerFrom(0))
     .addOption(keyOption())
-    .action((id: string, options: TransitionOptions) => run(context, kind, id, options))
+    .action((id: string | undefined, options: TransitionOptions) => run(context, kind, id, options))
 }
 
-async function run(context: Context, kind: RequestKind, id: string, options: TransitionOptions): Promise<void> {
+async function run(
+  context: Context,
+  kind: RequestKind,
+  id: string | undefined,
+  options: TransitionOptions,
+): Promise<void> {
+  if (options.select !== undefined || id === undefined) return bulk(context, { action: kind }, id, options)
   context.about.id = id
   const client = context.customer()
   const { discardMemory, expectedGeneration, timeoutSecs, idempotencyKey } = options

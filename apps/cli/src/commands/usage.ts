@@ -8,6 +8,7 @@ import { table } from '../terminal.ts'
 interface Options extends JsonOption {
   start?: number
   end?: number
+  select?: string
 }
 
 /** Adds `usage`. */
@@ -16,12 +17,13 @@ export function addUsage(program: Command, context: Context): void {
     .description('show how long your desktops were awake and hibernated')
     .option('--start <time>', 'a date or time in UTC (default: the start of this month)', secondsFrom)
     .option('--end <time>', 'a date or time in UTC (default: now)', secondsFrom)
+    .option('--select <selector>', 'only desktops whose labels match, such as team=qa')
     .action((options: Options) => usage(context, options))
 }
 
 async function usage(context: Context, options: Options): Promise<void> {
-  const { start, end } = options
-  const seen = await context.customer().getUsage({ start, end }, { signal: context.terminal.signal })
+  const { start, end, select } = options
+  const seen = await context.customer().getUsage({ start, end, select }, { signal: context.terminal.signal })
   context.show(options, seen, () => describe(seen))
 }
 

@@ -8,6 +8,7 @@ import { fields, table } from '../terminal.ts'
 
 interface AddOptions extends JsonOption {
   type?: string[]
+  select?: string
   ed25519?: boolean
 }
 interface UpdateOptions extends JsonOption {
@@ -34,6 +35,7 @@ export function addWebhooks(program: Command, context: Context): void {
     .description('send events from now on to a URL; prints the secret, which is shown only once')
     .argument('<url>', 'https URL')
     .addOption(eventTypesOption())
+    .option('--select <selector>', 'only events of desktops whose labels match then, such as team=qa')
     .option('--ed25519', 'sign with a private key of the service, and print its public key')
     .action((url: string, options: AddOptions) => add(context, url, options))
   withJson(webhook.command('list'), 'dormouse webhook list')
@@ -87,7 +89,8 @@ function addDeliveries(webhook: Command, context: Context): void {
 }
 
 async function add(context: Context, url: string, options: AddOptions): Promise<void> {
-  const body = { url, types: options.type ?? null, signature: options.ed25519 ? 'v1a' : 'v1' } as const
+  const { type, select, ed25519 } = options
+  const body = { url, types: type ?? null, select, signature: ed25519 ? 'v1a' : 'v1' } as const
   const made = await context.customer().webhooks.create(body as never, { signal: context.terminal.signal })
   context.show(options, made, () => shown(made))
 }

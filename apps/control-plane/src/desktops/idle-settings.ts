@@ -1,25 +1,17 @@
 // A desktop's settings for automatic hibernation, and when to check the desktop next. Decides nothing.
-import type { ActivityClass } from '@dormouse/contract'
+import type { ChangeDesktopBody } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import { columns, type DesktopRow } from './store.ts'
+import type { Assignment } from './store.ts'
 
-export interface IdleSettings {
-  /** Undefined: unchanged. */
-  timeoutSecs: number | undefined
-  /** Undefined: unchanged. Null: the default. */
-  policy: readonly ActivityClass[] | null | undefined
-}
-
-/** Changes the settings. Idle time counts from now on. The caller has locked the row. */
-export async function change(db: Db, id: string, { timeoutSecs, policy }: IdleSettings): Promise<DesktopRow> {
-  const { rows } = await db.query<DesktopRow>(
-    `update desktops set idle_timeout_secs = coalesce($2, idle_timeout_secs),
-       idle_policy = case when $3 then $4::text[] else idle_policy end,
-       idle_changed_at = clock_timestamp(), idle_look_at = clock_timestamp(), updated_at = clock_timestamp()
-     where id = $1 returning ${columns}`,
-    [id, timeoutSecs ?? null, policy !== undefined, policy ?? null],
-  )
-  return rows[0]!
+/** What a PATCH changes of them. Idle time counts from then on. */
+export function idleChanges({ idle_timeout_secs: timeoutSecs, idle_policy: policy }: ChangeDesktopBody): Assignment[] {
+  if (timeoutSecs === undefined && policy === undefined) return []
+  return [
+    ...(timeoutSecs === undefined ? [] : [{ column: 'idle_timeout_secs', value: timeoutSecs }]),
+    ...(policy === undefined ? [] : [{ column: 'idle_policy', value: policy }]),
+    { column: 'idle_changed_at', as: 'clock_timestamp()' },
+    { column: 'idle_look_at', as: 'clock_timestamp()' },
+  ]
 }
 
 /** Desktops that may be due, the earliest first. */

@@ -6,9 +6,11 @@ import {
   deferredJson,
   desktopJson,
   desktopListJson,
+  desktopName,
   desktopState,
   hibernateBody,
   id,
+  isId,
   mutationBody,
   operationJson,
   operationListJson,
@@ -17,6 +19,8 @@ import {
   refuseField,
   refuseNotFound,
   requestKinds,
+  selector,
+  selectorText,
   wakeBody,
   wakeOnBody,
 } from '@dormouse/contract'
@@ -34,7 +38,7 @@ import { isSettled } from '../operations/store.ts'
 import { customer } from '../principals/authentication.ts'
 import * as deferred from './deferred.ts'
 import type { Desktops, Replay } from './service.ts'
-import { desktopToJson, shown } from './shown.ts'
+import { desktopToJson, type ListPosition, listOrders, shown } from './shown.ts'
 
 export interface DesktopRoutesOptions {
   pool: Pool
@@ -53,11 +57,42 @@ const statesQuery = z
   .optional()
   .describe('Only desktops in this state; may be repeated. Destroyed ones are listed only with `destroyed`')
 const statesOf = (given: z.infer<typeof statesQuery>) => (given === undefined ? null : [...new Set([given].flat())])
+/** Behind which desktop the next page begins: its id, or in a list by names its name and id. */
+const listCursor = z
+  .string()
+  .refine((text) => isId(text.replace(/^[a-z0-9._-]{1,64},/, '')), 'must come from the `next` link of the page before')
 const listQuery = z.object({
   state: statesQuery,
+  name: desktopName.optional().describe('Only the desktop of this name'),
+  select: selector
+    .optional()
+    .describe('Only desktops whose labels match, such as `team=qa,run!=42,env in (a,b),owner,!old`'),
+  sort: z
+    .enum(listOrders)
+    .default('-created_at')
+    .describe('The order; `-created_at`, the default, is the newest first. Desktops without a name come last'),
   limit: z.coerce.number().int().min(1).max(1_000).optional().describe('Page size; without it, the whole list'),
-  cursor: id.optional().describe('From the `next` link of the page before'),
+  cursor: listCursor.optional().describe('From the `next` link of the page before'),
 })
+type ListQuery = z.infer<typeof listQuery>
+
+const positionOf = ({ sort, cursor }: ListQuery): ListPosition | null => {
+  if (cursor === undefined) return null
+  const comma = cursor.indexOf(',')
+  if (comma >= 0 && sort !== 'name') refuseField('cursor', 'is of a list by names; send the `sort` of that list, too')
+  return { id: cursor.slice(comma + 1).toLowerCase(), name: comma < 0 ? null : cursor.slice(0, comma) }
+}
+
+/** The link to the page behind this desktop, with the same parameters. */
+function nextLink({ state, name, select, sort, limit }: ListQuery, last: ListPosition): string {
+  const next = new URLSearchParams((statesOf(state) ?? []).map((one): [string, string] => ['state', one]))
+  if (name !== undefined) next.set('name', name)
+  if (select !== undefined) next.set('select', selectorText(select))
+  if (sort !== '-created_at') next.set('sort', sort)
+  next.set('limit', String(limit))
+  next.set('cursor', sort === 'name' && last.name !== null ? `${last.name},${last.id}` : last.id)
+  return `</v1/desktops?${next}>; rel="next"`
+}
 
 /** Marks a replayed answer with a header. */
 function sayReplay(reply: FastifyReply, replay: Replay, onMismatch: () => void): void {
@@ -80,7 +115,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         keyed: 'organisation',
         response: { 200: desktopJson, 201: desktopJson },
         answers: {
-          200: 'The key was used by this organisation before: the existing desktop',
+          200: 'The key was used by this organisation before, or `get_or_create` found the name: the existing desktop',
           201: 'The desktop that this request created',
         },
         problems: [403, 409],
@@ -92,7 +127,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         refuseField('image', 'is another name of image_version, and both are given and differ; send one of them')
       const key = idempotencyKey(request)
       leadership.require()
-      const { desktop, replay } = await desktops.create(
+      const { desktop, replay, made } = await desktops.create(
         customer(request),
         request.body,
         key,
@@ -100,7 +135,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         fingerprint({ ...body, image_version: image ?? body.image_version }),
       )
       sayReplay(reply, replay, onMismatch)
-      return reply.code(replay === 'no' ? 201 : 200).send(desktopToJson(desktop))
+      return reply.code(made ? 201 : 200).send(desktopToJson(desktop))
     },
   )
 
@@ -110,7 +145,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       schema: {
         operationId: 'listDesktops',
         tags: ['Desktops'],
-        summary: 'List the organisation’s desktops, newest first',
+        summary: 'List the organisation’s desktops',
         description: 'A snapshot of one moment. A response that is cut off is incomplete.',
         querystring: listQuery,
         response: { 200: desktopListJson },
@@ -118,21 +153,24 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       },
     },
     async (request, reply) => {
-      const { limit = null, cursor = null } = request.query
-      const states = statesOf(request.query.state)
+      const { limit = null, select, name = null, sort: order } = request.query
       const caller = customer(request)
-      const rows = await desktops.list(caller, { states, before: cursor, limit: (limit ?? atOnceMax) + 1 })
+      const params = {
+        states: statesOf(request.query.state),
+        selector: select ?? null,
+        name,
+        order,
+        after: positionOf(request.query),
+      }
+      const rows = await desktops.list(caller, { ...params, limit: (limit ?? atOnceMax) + 1 })
       if (limit === null && rows.length > atOnceMax && request.method !== 'HEAD') {
-        const pages = await desktops.listAll(caller, { states, before: cursor }, callerGone(request, reply))
+        const pages = await desktops.listAll(caller, params, callerGone(request, reply))
         const list = new JsonList({ head: '{"desktops":[', pages, toJson: shown, tail: () => ']}' })
         return reply.type('application/json; charset=utf-8').send(list as never)
       }
       if (limit !== null && rows.length > limit) {
         rows.length = limit
-        const next = new URLSearchParams((states ?? []).map((state): [string, string] => ['state', state]))
-        next.set('limit', String(limit))
-        next.set('cursor', rows[limit - 1]!.id)
-        reply.header('link', `</v1/desktops?${next}>; rel="next"`)
+        reply.header('link', nextLink(request.query, rows[limit - 1]!))
       }
       return { desktops: rows }
     },
@@ -160,8 +198,8 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       schema: {
         operationId: 'changeDesktop',
         tags: ['Desktops'],
-        summary: 'Change when a desktop hibernates by itself',
-        description: 'The idle time counts from this request on.',
+        summary: 'Change a desktop’s name, labels, or when it hibernates by itself',
+        description: 'What is not named stays. The idle time counts from a change of its time-out or policy on.',
         params,
         body: changeDesktopBody,
         response: { 200: desktopJson },
@@ -171,9 +209,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
     },
     async (request) => {
       leadership.require()
-      const { idle_timeout_secs: timeoutSecs, idle_policy: policy } = request.body
-      const row = await desktops.changeIdle(customer(request), request.params.id, { timeoutSecs, policy })
-      return desktopToJson(row)
+      return desktopToJson(await desktops.change(customer(request), request.params.id, request.body))
     },
   )
 

@@ -1,6 +1,7 @@
 // Creates, lists and reads desktops, and accepts requests for transitions. Knows neither HTTP nor hosts.
 import {
   type AdminOperationJson,
+  type ChangeDesktopBody,
   type CreateDesktopBody,
   type DesktopJson,
   type DesktopState,
@@ -31,12 +32,12 @@ import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import { isSuspended } from '../principals/store.ts'
 import { alreadyDone } from './already.ts'
-import { change, type IdleSettings } from './idle-settings.ts'
+import { change, isNameTaken, nameTaken } from './changes.ts'
 import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
-import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
+import { type DesktopKey, findShown, type ListParams, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
@@ -126,63 +127,90 @@ export class Desktops {
     this.#reads = new Batcher((keys) => findShown(options.pool, keys), { most: 64 })
   }
 
-  /** Creates a desktop, or returns the one that the organisation has already created with this key. */
+  /**
+   * Creates a desktop, or returns the one that the organisation has already created with this key; with `get_or_create`, the one
+   * that has this name.
+   */
   async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
-    const { leadership, tiers, offers, defaultIdleTimeoutSecs } = this.#options
+    const { offers } = this.#options
     const image = body.image ?? body.image_version
-    const id = newId()
-    const find = async () => {
-      const row = await store.find(this.#options.pool, caller.orgId, id)
-      return row && made(row)
+    const earlier = () => this.#earlier(caller, body, key, fingerprint)
+    if (body.get_or_create) {
+      if (!body.name) refuseField('name', 'must be sent with get_or_create')
+      const found = await earlier()
+      if (found) return found
     }
-    const make = async () => {
-      const inserted = await readBack(this.#options.pool, key, find, () =>
-        leadership.transactionAtOnce(async (tx) => {
-          const row = await store.insert(tx, {
-            id,
-            orgId: caller.orgId,
-            tier: body.tier,
-            ...tiers[body.tier],
-            imageVersion: image ?? offers.defaultImage,
-            idleTimeoutSecs: body.idle_timeout_secs ?? defaultIdleTimeoutSecs,
-            billingMode: body.billing_mode ?? 'hourly',
-            key,
-            fingerprint: key === null ? null : fingerprint,
-          })
-          return row && made(row)
-        }),
-      )
-      return inserted ?? replayed((await this.#earlier(caller, key!))!, fingerprint)
-    }
+    const earlierOr = async (otherwise: () => never) => (await earlier()) ?? otherwise()
     const whyNot = image && (await offers.whyNot(image))
-    const replayOr = (otherwise: () => never) => this.#replayOr(caller, key, fingerprint, otherwise)
-    if (whyNot) return replayOr(() => refuseField(body.image ? 'image' : 'image_version', whyNot))
+    if (whyNot) return earlierOr(() => refuseField(body.image ? 'image' : 'image_version', whyNot))
     const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
     const makeWithinBudget = async () => {
       const over = this.#options.lifecycle.take(caller.orgId)
-      if (over) return replayOr(() => refuseWith(over))
-      const done = await make()
+      if (over) return earlierOr(() => refuseWith(over))
+      const done = await this.#make(caller, body, key, fingerprint)
       if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
       return done
     }
     return this.#options.quota
-      .within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
+      .within(caller.orgId, makeWithinBudget, (limit) => earlierOr(() => full(limit)))
       .catch((error) => {
         if (!isOfSuspended(error)) throw error
-        return replayOr(() => refuseWith(error))
+        return earlierOr(() => refuseWith(error))
       })
   }
 
-  /** Returns an earlier desktop with this key; otherwise calls `otherwise`. */
-  async #replayOr(caller: Customer, key: string | null, fingerprint: Buffer, otherwise: () => never): Promise<Created> {
-    const earlier = key === null ? undefined : await this.#earlier(caller, key)
-    return earlier ? replayed(earlier, fingerprint) : otherwise()
+  async #make(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
+    const { leadership, tiers, offers, defaultIdleTimeoutSecs, pool } = this.#options
+    const id = newId()
+    const find = async () => {
+      const row = await store.find(pool, caller.orgId, id)
+      return row && made(row)
+    }
+    const desktop = {
+      id,
+      orgId: caller.orgId,
+      tier: body.tier,
+      ...tiers[body.tier],
+      imageVersion: body.image ?? body.image_version ?? offers.defaultImage,
+      idleTimeoutSecs: body.idle_timeout_secs ?? defaultIdleTimeoutSecs,
+      billingMode: body.billing_mode ?? 'hourly',
+      name: body.name ?? null,
+      labels: body.labels ?? {},
+      key,
+      fingerprint: key === null ? null : fingerprint,
+    }
+    // The desktop that has the name may be destroyed between the two statements. Then the name is free.
+    for (;;) {
+      const inserted = await readBack(pool, key, find, () =>
+        leadership.transactionAtOnce(async (tx) => {
+          const row = await store.insert(tx, desktop)
+          return row && made(row)
+        }),
+      )
+      const earlier = inserted ?? (await this.#earlier(caller, body, key, fingerprint))
+      if (earlier) return earlier
+      const holder = body.name && (await retryWhileUnavailable(() => store.findByName(pool, caller.orgId, body.name!)))
+      if (holder) throw nameTaken(holder)
+    }
   }
 
-  /** The desktop that the organisation has created with this key. */
-  #earlier(caller: Customer, key: string): Promise<DesktopRow | undefined> {
-    const find = () => this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key))
-    return readBack(this.#options.pool, key, async () => undefined, find)
+  /** The desktop that the organisation has created with this key; with `get_or_create`, the one with this name. */
+  async #earlier(
+    caller: Customer,
+    { name, get_or_create: isWanted }: CreateDesktopBody,
+    key: string | null,
+    fingerprint: Buffer,
+  ): Promise<Created | undefined> {
+    const { leadership, pool } = this.#options
+    if (key === null && !(isWanted && name)) return undefined
+    const find = () =>
+      leadership.transaction(async (tx) => {
+        const byKey = key === null ? undefined : await store.findByKey(tx, caller.orgId, key)
+        if (byKey) return replayed(byKey, fingerprint)
+        const byName = isWanted && name ? await store.findByName(tx, caller.orgId, name) : undefined
+        return byName && ({ desktop: byName, replay: 'no', made: false } as const)
+      })
+    return readBack(pool, key, async () => undefined, find)
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
@@ -205,17 +233,14 @@ export class Desktops {
     return (await retryWhileUnavailable(() => this.#reads.add({ orgId: caller.orgId, id }))) ?? refuseNotFound()
   }
 
-  list(
-    caller: Customer,
-    params: { states: DesktopState[] | null; before: string | null; limit: number | null },
-  ): Promise<DesktopJson[]> {
+  list(caller: Customer, params: Omit<ListParams, 'orgId'>): Promise<DesktopJson[]> {
     return retryWhileUnavailable(() => list(this.#options.pool, { orgId: caller.orgId, ...params }))
   }
 
   /** The whole list as a snapshot, however long. */
   listAll(
     caller: Customer,
-    params: { states: DesktopState[] | null; before: string | null },
+    params: Omit<ListParams, 'orgId' | 'limit'>,
     gone: AbortSignal,
   ): Promise<Pages<DesktopJson>> {
     const query = listQuery({ orgId: caller.orgId, ...params, limit: null })
@@ -243,13 +268,14 @@ export class Desktops {
     return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
   }
 
-  /** Changes when the desktop hibernates by itself. Its idle time counts from now on. */
-  changeIdle(caller: Customer, id: string, settings: IdleSettings): Promise<DesktopRow> {
-    return this.#options.leadership.transaction(async (tx) => {
-      const { state } = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
-      if (state === 'destroyed') refuse('wrong_state', 'the desktop is destroyed; create another', { state })
-      return change(tx, id, settings)
-    })
+  /** Changes what the body names, all of it or nothing. */
+  async change(caller: Pick<Customer, 'orgId'>, id: string, body: ChangeDesktopBody): Promise<DesktopRow> {
+    const attempt = () =>
+      this.#options.leadership.transaction(async (tx) =>
+        change(tx, (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound(), body),
+      )
+    // A name that was taken in the same moment is found by the second attempt.
+    return attempt().catch((error: unknown) => (isNameTaken(error) ? attempt() : Promise.reject(error)))
   }
 
   /** The operation as customers see it. */

@@ -1,14 +1,22 @@
 // Desktops as customers see them, read directly as the contract's JSON: no hidden column is read, and no value is converted
 // twice.
-import { type DesktopJson, type DesktopState, defaultIdlePolicy, messageOf, type RefusalCode } from '@dormouse/contract'
+import {
+  type DesktopJson,
+  type DesktopState,
+  defaultIdlePolicy,
+  messageOf,
+  type RefusalCode,
+  type Selector,
+} from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { selected } from '../db/selection.ts'
 import { timesAsText } from '../db/times-as-text.ts'
 import type { DesktopRow } from './store.ts'
 
 /** As `DesktopJson`, but with the failure's code. A replica of the previous release keeps the code on a destroy. */
 const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy,
-  d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.created_at, d.updated_at`
+  d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels, d.created_at, d.updated_at`
 
 /** Completes what was read with `columns`. */
 export function shown(row: DesktopJson): DesktopJson {
@@ -31,6 +39,8 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   billing_mode: row.billingMode,
   host_id: row.hostId,
   failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
+  name: row.name,
+  labels: row.labels,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })
@@ -57,30 +67,71 @@ export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(D
   return found
 }
 
+export const listOrders = ['created_at', '-created_at', 'name'] as const
+export type ListOrder = (typeof listOrders)[number]
+
+/** A row of a list, behind which the next page begins: its name counts if the list is sorted by it. */
+export interface ListPosition {
+  id: string
+  name: string | null
+}
+
 export interface ListParams {
   orgId: string
   /** Null: all that are not destroyed. */
   states: DesktopState[] | null
-  /** Newest first, older than this id. */
-  before: string | null
+  /** Null: all. */
+  selector: Selector | null
+  /** Only the desktop of this name. */
+  name: string | null
+  order: ListOrder
+  after: ListPosition | null
   limit: number | null
 }
 
 export async function list(db: Db, params: ListParams): Promise<DesktopJson[]> {
-  const name = params.states === null ? 'desktops-list-shown' : 'desktops-list-state-shown'
-  const { rows } = await db.query<DesktopJson>({ name, ...listQuery(params) })
+  const { rows } = await db.query<DesktopJson>(listQuery(params))
   return rows.map(shown)
 }
 
-/** There are two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
-export function listQuery({ orgId, states, before, limit }: ListParams) {
-  const which = states === null ? `d.state <> 'destroyed'` : 'd.state = any($4)'
+/** Without states it is another statement, so that each uses its own index and reads no destroyed desktops needlessly. */
+export function listQuery({ orgId, states, selector, name, order, after, limit }: ListParams) {
+  const values: unknown[] = [orgId, limit]
+  const value = (given: unknown) => `$${values.push(given)}`
+  const which = [
+    'd.org_id = $1',
+    states === null ? `d.state <> 'destroyed'` : `d.state = any(${value(states)})`,
+    ...(name === null ? [] : [`d.name = ${value(name)}`]),
+    ...(after === null ? [] : [isBehind(order, after, value)]),
+    ...(selector === null ? [] : [selected(selector, 'd.labels', value)]),
+  ]
+  // A selector makes a statement of its own, with a plan for its values.
+  const prepared = [
+    'desktops-list',
+    order,
+    states && 'state',
+    name !== null && 'name',
+    after && 'after',
+    after?.name !== null,
+  ]
   return {
-    text: `select ${columns} from desktops d where d.org_id = $1 and ($2::uuid is null or d.id < $2) and ${which}
-           order by d.id desc limit $3`,
-    values: states === null ? [orgId, before, limit] : [orgId, before, limit, states],
+    ...(selector === null && { name: prepared.join(' ') }),
+    text: `select ${columns} from desktops d where ${which.join(' and ')} order by ${orders[order]} limit $2`,
+    values,
     types: timesAsText,
   }
+}
+
+const orders: Record<ListOrder, string> = {
+  created_at: 'd.id',
+  '-created_at': 'd.id desc',
+  name: 'd.name nulls last, d.id',
+}
+
+function isBehind(order: ListOrder, { id, name }: ListPosition, value: (given: unknown) => string): string {
+  if (order !== 'name') return `d.id ${order === 'created_at' ? '>' : '<'} ${value(id)}`
+  if (name === null) return `(d.name is null and d.id > ${value(id)})`
+  return `(d.name is null or (d.name, d.id) > (${value(name)}, ${value(id)}))`
 }
 
 interface AnyParams {

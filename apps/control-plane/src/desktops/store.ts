@@ -5,11 +5,14 @@ import {
   type DesktopSpec,
   type DesktopState,
   inventoryBuckets,
+  type Labels,
   type RefusalCode,
   refuse,
+  type Selector,
   type Tier,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { selected } from '../db/selection.ts'
 import { inProgress } from './states.ts'
 
 export interface DesktopRow {
@@ -33,6 +36,8 @@ export interface DesktopRow {
   failureCode: RefusalCode | null
   /** The registered image of its disk, as name@version; null until one is chosen, and if the image is not registered. */
   madeFrom: string | null
+  name: string | null
+  labels: Labels
   createdAt: Date
   updatedAt: Date
 }
@@ -40,21 +45,34 @@ export interface DesktopRow {
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", billing_mode as "billingMode", host_id as "hostId", fingerprint,
-  failure_code as "failureCode", made_from as "madeFrom", created_at as "createdAt", updated_at as "updatedAt"`
+  failure_code as "failureCode", made_from as "madeFrom", name, labels, created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
   DesktopRow,
-  'id' | 'orgId' | 'tier' | 'imageVersion' | 'vcpus' | 'memoryMiB' | 'diskGiB' | 'idleTimeoutSecs' | 'billingMode'
+  | 'id'
+  | 'orgId'
+  | 'tier'
+  | 'imageVersion'
+  | 'vcpus'
+  | 'memoryMiB'
+  | 'diskGiB'
+  | 'idleTimeoutSecs'
+  | 'billingMode'
+  | 'name'
+  | 'labels'
 > & { key: string | null; fingerprint: Buffer | null }
 
-/** Undefined if the organisation has already used the key. Waits for a concurrent request with the same key. */
+/**
+ * Undefined if the organisation has already used the key, or has a desktop of that name. Waits for a concurrent request with the
+ * same key or name.
+ */
 export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-insert',
     text: `insert into desktops (id, org_id, tier, state, image_version, vcpus, memory_mib, disk_gib, idle_timeout_secs,
-             billing_mode, idempotency_key, fingerprint)
-           values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11)
-           on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing
+             billing_mode, idempotency_key, fingerprint, name, labels)
+           values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+           on conflict do nothing
            returning ${columns}`,
     values: [
       desktop.id,
@@ -68,6 +86,8 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
       desktop.billingMode,
       desktop.key,
       desktop.fingerprint,
+      desktop.name,
+      JSON.stringify(desktop.labels),
     ],
   })
   return rows[0]
@@ -93,6 +113,16 @@ export async function findByKey(db: Db, orgId: string, key: string): Promise<Des
     name: 'desktops-by-key',
     text: `select ${columns} from desktops where org_id = $1 and idempotency_key = $2`,
     values: [orgId, key],
+  })
+  return rows[0]
+}
+
+/** The organisation's desktop of that name that is not destroyed. */
+export async function findByName(db: Db, orgId: string, name: string): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-by-name',
+    text: `select ${columns} from desktops where org_id = $1 and name = $2 and state <> 'destroyed'`,
+    values: [orgId, name],
   })
   return rows[0]
 }
@@ -184,6 +214,39 @@ export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]>
 export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = any($1)`, [ids])
   return rows
+}
+
+/** The organisation's desktops whose labels match, but for destroyed ones. */
+export async function selectedBy(db: Db, orgId: string, selector: Selector, limit: number): Promise<DesktopRow[]> {
+  const values: unknown[] = [orgId, limit]
+  const isSelected = selected(selector, 'd.labels', (given) => `$${values.push(given)}`)
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops d
+     where d.org_id = $1 and d.state <> 'destroyed' and ${isSelected} order by d.id limit $2`,
+    values,
+  )
+  return rows
+}
+
+/** A column of the table, and what it becomes. */
+export interface Assignment {
+  column: string
+  value?: unknown
+  /** The SQL of the new value, with `$` for `value`; by default the value itself. */
+  as?: string
+}
+
+/** Sets these columns. The caller has locked the row. */
+export async function assign(db: Db, id: string, assignments: readonly Assignment[]): Promise<DesktopRow> {
+  const values: unknown[] = [id]
+  const sets = assignments.map(({ column, as = '$', value }) =>
+    as.includes('$') ? `${column} = ${as.replace('$', `$${values.push(value)}`)}` : `${column} = ${as}`,
+  )
+  const { rows } = await db.query<DesktopRow>(
+    `update desktops set ${[...sets, 'updated_at = clock_timestamp()'].join(', ')} where id = $1 returning ${columns}`,
+    values,
+  )
+  return rows[0]!
 }
 
 /** The host that holds the disk of each of these desktops that has one. */

@@ -1,7 +1,9 @@
 // The log of events as it is read. Rows are written by the database's triggers (`db/migrations`), in the transaction of the
 // change that they describe.
+import type { Labels, Selector } from '@dormouse/contract'
 import type pg from 'pg'
 import type { Db } from '../db/pool.ts'
+import { selected } from '../db/selection.ts'
 import type { Position } from './cursors.ts'
 
 export interface EventRow {
@@ -14,9 +16,11 @@ export interface EventRow {
   hostId: string | null
   type: string
   data: Record<string, unknown>
+  /** Those that its desktop had then; null if it had none, or if the event concerns no desktop. */
+  labels: Labels | null
 }
 
-const columns = `seq, at, org_id as "orgId", desktop_id as "desktopId", host_id as "hostId", type, data`
+const columns = `seq, at, org_id as "orgId", desktop_id as "desktopId", host_id as "hostId", type, data, labels`
 
 /**
  * Identifies the database and its history: another one after a restore of a dump (the numbers of the database and the table), of
@@ -71,6 +75,8 @@ export interface EventQuery {
   hostId?: string | undefined
   desktopId?: string | undefined
   types?: readonly string[] | undefined
+  /** Only events of desktops whose labels, as they were then, match. */
+  selector?: Selector | undefined
 }
 
 export interface Page {
@@ -92,13 +98,16 @@ const mostScanned = 5_000
  * reached.
  */
 export async function page(db: Db, after: number, settled: number, query: EventQuery): Promise<Page> {
-  const { orgId, hostId, desktopId, types, limit } = query
+  const { orgId, hostId, desktopId, types, selector, limit } = query
   const values: unknown[] = [after, settled]
   const value = (given: unknown) => `$${values.push(given)}`
   const filters = [
     ...(hostId === undefined ? [] : [`host_id = ${value(hostId)}`]),
     ...(desktopId === undefined ? [] : [`desktop_id = ${value(desktopId)}`]),
     ...(types === undefined ? [] : [`type = any(${value(types)})`]),
+    ...(selector === undefined
+      ? []
+      : [`desktop_id is not null and ${selected(selector, `coalesce(labels, '{}')`, value)}`]),
   ]
   const scan = filters.length > 0 ? Math.max(limit, mostScanned) : limit
   const config: pg.QueryConfig = {
@@ -107,7 +116,7 @@ export async function page(db: Db, after: number, settled: number, query: EventQ
              where seq > $1 and seq <= $2 ${orgId === undefined ? '' : `and org_id = ${value(orgId)}`}
              order by seq limit ${scan}),
            found as (
-             select seq, at, "orgId", "desktopId", "hostId", type, data from scanned
+             select seq, at, "orgId", "desktopId", "hostId", type, data, labels from scanned
              ${filters.length > 0 ? `where ${filters.join(' and ')}` : ''} order by seq limit ${value(limit)})
            select ${lineage} as lineage, log.dropped, (select last_value from events_seq) as last,
              (select count(*) from scanned)::int as scanned, (select max(seq) from scanned) as "upTo", found.*
@@ -121,8 +130,8 @@ export async function page(db: Db, after: number, settled: number, query: EventQ
   return { events, lineage: name, dropped, last, upTo: events.length === limit ? events.at(-1)!.seq : whole }
 }
 
-const eventOf = ({ seq, at, orgId, desktopId, hostId, type, data }: EventRow): EventRow => ({
-  ...{ seq, at, orgId, desktopId, hostId, type, data },
+const eventOf = ({ seq, at, orgId, desktopId, hostId, type, data, labels }: EventRow): EventRow => ({
+  ...{ seq, at, orgId, desktopId, hostId, type, data, labels },
 })
 
 /** The position from which the log is whole. */

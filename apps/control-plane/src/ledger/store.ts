@@ -1,9 +1,10 @@
 // The table of the ledger: when each desktop was awake or hibernated, as far as its host has proved it. Knows neither
 // operations nor reports.
 
-import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
+import type { BillingMode, DesktopState, Selector, Tier } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
+import { selected } from '../db/selection.ts'
 
 export type UsageKind = 'awake' | 'hibernated'
 
@@ -159,24 +160,32 @@ export interface UsageQuery {
   /** In Unix seconds, as is the end. */
   start: number
   end: number
+  /** Only desktops whose labels match now; null: all. */
+  selector: Selector | null
   limit: number | null
 }
 
 /** The usage of an organisation's desktops between two times, including destroyed ones. */
 export async function used(db: Db, query: UsageQuery): Promise<UsedMs[]> {
-  return (await db.query<UsedMs>({ name: 'ledger-used', ...usedQuery(query) })).rows
+  return (await db.query<UsedMs>(usedQuery(query))).rows
 }
 
-export function usedQuery({ orgId, start, end, limit }: UsageQuery): { text: string; values: unknown[] } {
+export function usedQuery({ orgId, start, end, selector, limit }: UsageQuery) {
+  const values: unknown[] = [orgId, start, end, limit]
+  const value = (given: unknown) => `$${values.push(given)}`
+  const isSelected =
+    selector && `exists (select from desktops d where d.id = desktop_id and ${selected(selector, 'd.labels', value)})`
   return {
+    ...(selector === null && { name: 'ledger-used' }),
     text: `select desktop_id as "desktopId", tier, billing_mode as "billingMode",
              ${countedMs('awake')} as "awakeMs", ${countedMs('hibernated')} as "hibernatedMs"
            from (select desktop_id, tier, billing_mode, kind, greatest(lower(period), to_timestamp($2)) as begins,
                    least(to_timestamp($3), case when not upper_inf(period) then upper(period)
                      when kind = 'awake' then alive_until else now() end) as ends
                  from usage_intervals
-                 where org_id = $1 and period && tstzrange(to_timestamp($2), to_timestamp($3))) counted
+                 where org_id = $1 and period && tstzrange(to_timestamp($2), to_timestamp($3))
+                   ${isSelected ? `and ${isSelected}` : ''}) counted
            group by desktop_id, tier, billing_mode order by desktop_id, tier, billing_mode limit $4`,
-    values: [orgId, start, end, limit],
+    values,
   }
 }

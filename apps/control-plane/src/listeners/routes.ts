@@ -8,6 +8,7 @@ import {
   id,
   refuse,
   refuseField,
+  selector,
   unknownEventType,
 } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -43,6 +44,9 @@ const query = z.object({
     .optional()
     .describe('Answer a page of at most so many events as JSON; without `after` it begins at the oldest'),
   desktop_id: id.optional().describe('Only events of this desktop'),
+  select: selector
+    .optional()
+    .describe('Only events of desktops whose labels matched then, such as `team=qa,run!=42,env in (a,b),owner,!old`'),
 })
 
 const customersQuery = query.extend({ type: typesOf(customerEventTypes) })
@@ -79,8 +83,9 @@ export function eventRoutes(app: App, { listeners }: { listeners: Listeners }): 
     },
     async (request, reply) => {
       const { orgId, subject, goodUntil } = customer(request)
-      const { desktop_id: desktopId, type } = request.query
-      const listening = { orgId, subject, goodUntil, filter: { orgId, desktopId, types: listOf(type) } }
+      const { desktop_id: desktopId, type, select } = request.query
+      const filter = { orgId, desktopId, types: listOf(type), selector: select }
+      const listening = { orgId, subject, goodUntil, filter }
       return answer(request, reply, { listeners, listening, toJson: eventToJson })
     },
   )
@@ -91,8 +96,8 @@ export function eventAdminRoutes(app: App, { listeners }: { listeners: Listeners
     '/events',
     { schema: { querystring: operatorsQuery, response: { 200: adminEventListJson } } },
     async (request, reply) => {
-      const { desktop_id: desktopId, org_id: orgId, host_id: hostId, type } = request.query
-      const filter = { orgId, hostId, desktopId, types: listOf(type) }
+      const { desktop_id: desktopId, org_id: orgId, host_id: hostId, type, select } = request.query
+      const filter = { orgId, hostId, desktopId, types: listOf(type), selector: select }
       const listening = { orgId: null, subject: callerOf(request), goodUntil: null, filter }
       return answer(request, reply, { listeners, listening, toJson: eventToAdminJson })
     },

@@ -1,6 +1,6 @@
 // The clients that follow the log of events at this replica. One reader serves them all: an event is written as text once, and
 // only the listeners of its organisation see it.
-import { type AdminEventJson, type EventJson, Refusal } from '@dormouse/contract'
+import { type AdminEventJson, type EventJson, matches, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { retryWhileUnavailable } from '../db/pool.ts'
 import { cursorOf, type Position } from '../events/cursors.ts'
@@ -25,7 +25,7 @@ export interface Listening {
   subject: string | null
   /** When its access token expires, in ms since 1970; null for a key. */
   goodUntil: number | null
-  filter: Pick<EventQuery, 'orgId' | 'hostId' | 'desktopId' | 'types'>
+  filter: Pick<EventQuery, 'orgId' | 'hostId' | 'desktopId' | 'types' | 'selector'>
 }
 
 interface Listener extends Listening {
@@ -184,12 +184,13 @@ export class Listeners {
   }
 }
 
-function passes(event: EventRow, { orgId, hostId, desktopId, types }: Listening['filter']): boolean {
+function passes(event: EventRow, { orgId, hostId, desktopId, types, selector }: Listening['filter']): boolean {
   return (
     (orgId === undefined || event.orgId === orgId) &&
     (hostId === undefined || event.hostId === hostId) &&
     (desktopId === undefined || event.desktopId === desktopId) &&
-    (types === undefined || types.includes(event.type))
+    (types === undefined || types.includes(event.type)) &&
+    (selector === undefined || (event.desktopId !== null && matches(selector, event.labels ?? {})))
   )
 }
 

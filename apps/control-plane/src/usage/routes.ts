@@ -25,10 +25,11 @@ export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
     async (request, reply) => {
       const caller = customer(request)
       const span = usage.span(request.query)
-      const whole = await usage.query(caller, span)
+      const { select = null } = request.query
+      const whole = await usage.query(caller, span, select)
       if (whole) return whole
       if (request.method === 'HEAD') return { ...span, desktops: [], totals: [] }
-      const pages = await usage.queryAll(caller, span, callerGone(request, reply))
+      const pages = await usage.queryAll(caller, span, select, callerGone(request, reply))
       return reply.type('application/json; charset=utf-8').send(writeUsage(span, pages) as never)
     },
   )

@@ -1,5 +1,5 @@
 // An organisation's usage, and the comparison of the ledger with what hosts report as running. Knows no HTTP.
-import type { Heartbeat, UsageJson } from '@dormouse/contract'
+import type { Heartbeat, Selector, UsageJson } from '@dormouse/contract'
 import { Refusal, refuse } from '@dormouse/contract'
 import { eachApart, type Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
@@ -76,17 +76,22 @@ export class Usage {
   }
 
   /** The seconds of each desktop in the span and their sums; undefined if there are too many rows for one response. */
-  async query({ orgId }: Customer, span: Span): Promise<UsageJson | undefined> {
+  async query({ orgId }: Customer, span: Span, selector: Selector | null): Promise<UsageJson | undefined> {
     const rows = await retryWhileUnavailable(() =>
-      ledger.used(this.#options.pool, { orgId, ...span, limit: atOnceMax + 1 }),
+      ledger.used(this.#options.pool, { orgId, ...span, selector, limit: atOnceMax + 1 }),
     )
     if (rows.length > atOnceMax) return undefined
     return { ...span, desktops: rows.map(usedToJson), totals: totalsOf(rows).map(inSeconds) }
   }
 
   /** The same for any number of rows, as a snapshot. */
-  queryAll({ orgId }: Customer, span: Span, gone: AbortSignal): Promise<Pages<ledger.UsedMs>> {
-    return this.#options.longReads.open(orgId, ledger.usedQuery({ orgId, ...span, limit: null }), gone)
+  queryAll(
+    { orgId }: Customer,
+    span: Span,
+    selector: Selector | null,
+    gone: AbortSignal,
+  ): Promise<Pages<ledger.UsedMs>> {
+    return this.#options.longReads.open(orgId, ledger.usedQuery({ orgId, ...span, selector, limit: null }), gone)
   }
 
   /** A heartbeat proves that its desktops run. Only the leader stores it: every replica receives the same heartbeat. */

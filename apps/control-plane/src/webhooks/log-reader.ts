@@ -1,6 +1,6 @@
 // From the log of events to deliveries, exactly once: the deliveries and the position behind their events are written in one
 // transaction of the leader. Sends nothing.
-import { newId } from '@dormouse/contract'
+import { matches, newId, parseSelector, type Selector } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type { Pool } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
@@ -96,15 +96,20 @@ async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise
 
 interface Shared {
   webhook: store.WebhookRow
+  /** Of the desktops whose events it gets; null: all. */
+  selector: Selector | null
   wanted: EventRow[]
   leftOut: number
 }
 
 /** Event by event, so that each of an organisation's webhooks gets the same ones, as long as its budget lasts. */
 function share(webhooks: store.WebhookRow[], events: EventRow[], budgets: Map<string, number>): Shared[] {
-  const shared = webhooks.map((webhook): Shared => ({ webhook, wanted: [], leftOut: 0 }))
+  const shared = webhooks.map((webhook): Shared => {
+    const selector = webhook.selector === null ? null : parseSelector(webhook.selector)
+    return { webhook, selector, wanted: [], leftOut: 0 }
+  })
   for (const event of events) {
-    const takers = shared.filter(({ webhook }) => wants(webhook, event))
+    const takers = shared.filter((taker) => wants(taker, event))
     const left = budgets.get(event.orgId ?? '') ?? 0
     const isLeftOut = takers.length > left && !saysWhatIsMissing(event)
     for (const taker of takers) {
@@ -122,13 +127,19 @@ const budgeted = /^(wake_lock|claim|key)\./
 /** These are few. */
 const saysWhatIsMissing = ({ type }: EventRow): boolean => type === 'events.left_out' || type === 'deliveries.left_out'
 
-function wants({ id, orgId, types, afterSeq }: store.WebhookRow, event: EventRow): boolean {
+function wants({ webhook, selector }: Shared, event: EventRow): boolean {
+  const { id, orgId, types, afterSeq } = webhook
   if (event.orgId !== orgId || event.seq <= afterSeq) return false
   // Whatever types it has chosen, it must know that it has missed some.
   if (event.type === 'deliveries.left_out') return event.data.webhook_id === id
+  if (selector !== null && event.type !== 'events.left_out' && !isSelected(selector, event)) return false
   if (types === null || types.includes(event.type)) return true
   return event.type === 'events.left_out' && types.some((type) => budgeted.test(type))
 }
+
+/** Events that concern no desktop are not. */
+const isSelected = (selector: Selector, { desktopId, labels }: EventRow): boolean =>
+  desktopId !== null && matches(selector, labels ?? {})
 
 function deliveryOf(
   webhook: store.WebhookRow,

@@ -10,6 +10,7 @@ import {
   redeliverBody,
   redeliveredJson,
   rotateWebhookBody,
+  selectorText,
   webhookJson,
   webhookListJson,
 } from '@dormouse/contract'
@@ -55,8 +56,9 @@ export function webhookRoutes(app: App, options: WebhookRoutesOptions): void {
     },
     async (request, reply) => {
       leadership.require()
-      const { url, types = null, signature } = request.body
-      const made = await webhooks.create(customer(request), { url, types, signature: signature ?? 'v1' })
+      const { url, types = null, select, signature } = request.body
+      const selector = select ? selectorText(select) : null
+      const made = await webhooks.create(customer(request), { url, types, selector, signature: signature ?? 'v1' })
       return reply.code(201).send(made)
     },
   )

@@ -1,8 +1,8 @@
 // Webhooks of an organisation: creates, changes and removes them, rotates their secrets, and repeats deliveries. Knows no HTTP,
 // and sends nothing.
 import {
-  type ChangeWebhookBody,
   type CreatedWebhookJson,
+  type changeWebhookBody,
   type DeliveryJson,
   newId,
   type RedeliverBody,
@@ -11,9 +11,11 @@ import {
   refusals,
   refuse,
   refuseNotFound,
+  selectorText,
   type WebhookJson,
   type WebhookSignature,
 } from '@dormouse/contract'
+import type { z } from 'zod'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
 import type { EventFeed } from '../events/feed.ts'
@@ -39,6 +41,7 @@ export interface WebhooksOptions {
 export interface NewWebhookParams {
   url: string
   types: string[] | null
+  selector: string | null
   signature: WebhookSignature
 }
 
@@ -50,12 +53,15 @@ export class Webhooks {
   }
 
   /** It gets events that are committed from now on. The answer is the only one with its secret. */
-  async create({ orgId }: Customer, { url, types, signature }: NewWebhookParams): Promise<CreatedWebhookJson> {
+  async create(
+    { orgId }: Customer,
+    { url, types, selector, signature }: NewWebhookParams,
+  ): Promise<CreatedWebhookJson> {
     const { leadership, feed, worker, allowPrivate, perOrg } = this.#options
     const checked = checkUrl(url, allowPrivate)
     const { seq: afterSeq } = await feed.now()
     const keys = [{ key: makeKey(signature), until: null }]
-    const webhook = { id: newId(), orgId, url: checked, types, signature, keys, afterSeq }
+    const webhook = { id: newId(), orgId, url: checked, types, selector, signature, keys, afterSeq }
     const row = await leadership.transaction(
       async (tx) =>
         (await store.insert(tx, webhook, perOrg)) ??
@@ -74,7 +80,7 @@ export class Webhooks {
   }
 
   /** An enabled one begins with the events from now on, and with what waited. */
-  async change({ orgId }: Customer, id: string, body: ChangeWebhookBody): Promise<WebhookJson> {
+  async change({ orgId }: Customer, id: string, body: z.output<typeof changeWebhookBody>): Promise<WebhookJson> {
     const { leadership, feed, worker, allowPrivate } = this.#options
     const url = body.url === undefined ? undefined : checkUrl(body.url, allowPrivate)
     const { seq: afterSeq } = await feed.now()
@@ -85,6 +91,7 @@ export class Webhooks {
         ...before,
         url: url ?? before.url,
         types: body.types === undefined ? before.types : (body.types as string[] | null),
+        selector: selectorOf(body, before),
         enabled,
         disabledReason: enabled ? null : (before.disabledReason ?? 'requested'),
         ...(url !== undefined && url !== before.url && { failingSince: null }),
@@ -179,4 +186,9 @@ function testOf(webhookId: string, at: Date): deliveries.NewDelivery {
   const type = 'webhook.test'
   const body = { id: eventId, type, timestamp, webhook_id: webhookId, sequence: null, desktop_id: null, data: {} }
   return { id, webhookId, eventId, eventAt: timestamp, type, sequence: null, body: JSON.stringify(body) }
+}
+
+const selectorOf = ({ select }: z.output<typeof changeWebhookBody>, before: store.WebhookRow): string | null => {
+  if (select === undefined) return before.selector
+  return select && selectorText(select)
 }

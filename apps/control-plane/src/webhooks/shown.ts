@@ -11,6 +11,7 @@ export function webhookToJson(row: WebhookRow, now = new Date()): WebhookJson {
     id: row.id,
     url: row.url,
     types: row.types,
+    select: row.selector,
     enabled: row.enabled,
     disabled_reason: row.disabledReason,
     disabled_at: row.disabledAt?.toISOString() ?? null,

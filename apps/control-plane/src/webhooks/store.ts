@@ -9,6 +9,8 @@ export interface WebhookRow {
   url: string
   /** Null: all. */
   types: string[] | null
+  /** Of the desktops whose events it gets. Null: all. */
+  selector: string | null
   signature: WebhookSignature
   keys: SigningKey[]
   /** Only events above this number are sent. */
@@ -23,24 +25,27 @@ export interface WebhookRow {
   updatedAt: Date
 }
 
-const columns = `id, org_id as "orgId", url, types, signature, keys, after_seq as "afterSeq", last_sequence as "lastSequence",
+const columns = `id, org_id as "orgId", url, types, selector, signature, keys, after_seq as "afterSeq", last_sequence as "lastSequence",
   enabled, disabled_reason as "disabledReason", disabled_at as "disabledAt", failing_since as "failingSince",
   created_at as "createdAt", updated_at as "updatedAt"`
 
-export type NewWebhook = Pick<WebhookRow, 'id' | 'orgId' | 'url' | 'types' | 'signature' | 'keys' | 'afterSeq'>
+export type NewWebhook = Pick<
+  WebhookRow,
+  'id' | 'orgId' | 'url' | 'types' | 'selector' | 'signature' | 'keys' | 'afterSeq'
+>
 
 /** Undefined if the organisation has as many as it may have. */
 export async function insert(db: Db, webhook: NewWebhook, most: number): Promise<WebhookRow | undefined> {
   // Two creations of one organisation are counted one after the other.
   await db.query('select 1 from organisations where id = $1 for no key update', [webhook.orgId])
   const { rows } = await db.query<WebhookRow>(
-    `insert into webhooks (id, org_id, url, types, signature, keys, after_seq)
-     select $1, $2, $3, $4, $5, $6, $7
+    `insert into webhooks (id, org_id, url, types, signature, keys, after_seq, selector)
+     select $1, $2, $3, $4, $5, $6, $7, $9
      where (select count(*) from webhooks where org_id = $2 and deleted_at is null) < $8
      returning ${columns}`,
     [
       ...[webhook.id, webhook.orgId, webhook.url, webhook.types, webhook.signature],
-      ...[JSON.stringify(webhook.keys), webhook.afterSeq, most],
+      ...[JSON.stringify(webhook.keys), webhook.afterSeq, most, webhook.selector],
     ],
   )
   return rows[0]
@@ -86,11 +91,11 @@ export async function put(db: Db, webhook: WebhookRow): Promise<WebhookRow> {
   const { rows } = await db.query<WebhookRow>(
     `update webhooks set url = $2, types = $3, keys = $4, after_seq = $5, enabled = $6, disabled_reason = $7,
        disabled_at = case when $6 then null else coalesce(disabled_at, clock_timestamp()) end,
-       failing_since = $8, updated_at = clock_timestamp()
+       failing_since = $8, selector = $9, updated_at = clock_timestamp()
      where id = $1 returning ${columns}`,
     [
       ...[webhook.id, webhook.url, webhook.types, JSON.stringify(webhook.keys), webhook.afterSeq, webhook.enabled],
-      ...[webhook.disabledReason, webhook.failingSince],
+      ...[webhook.disabledReason, webhook.failingSince, webhook.selector],
     ],
   )
   return rows[0]!

@@ -21,6 +21,8 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     billing_mode: 'hourly',
     host_id: null,
     failure: null,
+    name: null,
+    labels: {},
     created_at: time,
     updated_at: time,
     ...changes,

@@ -7,10 +7,15 @@ const ids = { desktop_id: z.string() }
 const state = z.string().describe('Such as awake, hibernated or stopped')
 const resumed = z.enum(['memory', 'disk', 'image']).optional().describe('What came back')
 
-const lineOf = ({ id, state, tier, image_version }: DesktopJson) => `${id}  ${state}  ${tier}  ${image_version}`
+const lineOf = ({ id, name, state, tier, image_version }: DesktopJson) =>
+  [id, ...(name === null ? [] : [name]), state, tier, image_version].join('  ')
 
-const entryOf = ({ id, state, tier, image_version }: DesktopJson) => ({
-  ...{ desktop_id: id, state, tier, image: image_version },
+/** Strict modes take no maps, so a label is a string here. */
+const labelOf = ([key, value]: [string, string]) => `${key}=${value}`
+
+const entryOf = ({ id, name, labels, state, tier, image_version }: DesktopJson) => ({
+  ...{ desktop_id: id, ...(name !== null && { name }), labels: Object.entries(labels).map(labelOf) },
+  ...{ state, tier, image: image_version },
 })
 
 const from = {
@@ -29,19 +34,32 @@ async function woken(id: string, { client, signal }: Call) {
 export const listDesktops = tool({
   name: 'desktop_list',
   title: 'List desktops',
-  description: 'Lists desktops, newest first: id, state, tier and image.',
+  description: 'Lists desktops, newest first: id, name, state, tier and image.',
   grant: 'see',
   onDesktop: false,
   idempotent: true,
-  input: { limit: z.int().min(1).max(100).default(20).describe('At most so many') },
+  input: {
+    limit: z.int().min(1).max(100).default(20).describe('At most so many'),
+    select: z.string().max(2_000).optional().describe('Only those whose labels match, such as team=qa,run!=42'),
+  },
   output: {
-    desktops: z.array(z.strictObject({ ...ids, state, tier: z.string(), image: z.string() })),
+    desktops: z.array(
+      z.strictObject({
+        ...ids,
+        name: z.string().optional(),
+        labels: z.array(z.string()).describe('Such as team=qa'),
+        ...{ state, tier: z.string(), image: z.string() },
+      }),
+    ),
     more: z.boolean().describe('Whether there are more than these'),
   },
-  run: async ({ limit }, { client, signal }) => {
-    const { desktops, next } = await client.listDesktops({ limit }, { signal })
+  run: async ({ limit, select }, { client, signal }) => {
+    const { desktops, next } = await client.listDesktops({ limit, select }, { signal })
     const data = { desktops: desktops.map(entryOf), more: next !== undefined }
-    if (desktops.length === 0) return { text: 'There are no desktops. Call desktop_create.', data }
+    if (desktops.length === 0) {
+      const none = select === undefined ? 'There are no desktops.' : 'No desktop is selected.'
+      return { text: `${none} Call desktop_create.`, data }
+    }
     return { text: [...desktops.map(lineOf), ...(next ? ['There are more; raise limit.'] : [])].join('\n'), data }
   },
 })
@@ -87,6 +105,13 @@ export const createDesktop = tool({
   input: {
     tier: z.enum(['small', 'default', 'large']).default('default').describe('Size of the desktop'),
     image: z.string().max(128).optional().describe('One of desktop_images; the service has a default'),
+    name: z.string().max(64).optional().describe('A name, to find it by: lower-case letters, digits, - _ .'),
+    labels: z
+      .array(z.string().regex(/^[^=]+=/, 'must be key=value'))
+      .max(32)
+      .optional()
+      .describe('Such as team=qa'),
+    get_or_create: z.boolean().default(false).describe('Take the desktop of that name, if there is one'),
     wake: z.boolean().default(true).describe('Wake it at once'),
   },
   // The API has both names.
@@ -96,14 +121,20 @@ export const createDesktop = tool({
     return { ...given, ...(image !== undefined && { image }) }
   },
   output: { ...ids, state, resumed_from: resumed },
-  run: async ({ tier, image, wake }, call) => {
-    const { id } = await call.client.createDesktop({ tier, image_version: image }, { signal: call.signal })
+  run: async ({ tier, image, name, labels, get_or_create, wake }, call) => {
+    const pairs = labels?.map((label) => [label.split('=', 1)[0]!, label.slice(label.indexOf('=') + 1)])
+    const { id, state } = await call.client.createDesktop(
+      {
+        ...{ tier, image_version: image, name, labels: pairs && Object.fromEntries(pairs) },
+        ...(get_or_create && { get_or_create }),
+      },
+      { signal: call.signal },
+    )
     if (!wake)
-      return {
-        text: `Created ${id}. It does not run yet: call desktop_wake.`,
-        data: { desktop_id: id, state: 'created' },
-      }
+      return { text: `${id} is ${state}. Call desktop_wake before you use it.`, data: { desktop_id: id, state } }
     return woken(id, call).catch(async (error: unknown) => {
+      // It may have been there before, with what others have in it.
+      if (get_or_create) throw error
       const outcome = await removed(id, call.client)
       throw error instanceof DormouseError ? Object.assign(error, { message: `${error.message}\n${outcome}` }) : error
     })

@@ -1,0 +1,157 @@
+// Bulks: chooses the desktops, stores the plan, shows and cancels it. Begins nothing itself. Knows no HTTP.
+import {
+  type BulkDesktopJson,
+  type BulkJson,
+  type bulkBody,
+  bulkDesktopsMax,
+  newId,
+  refuse,
+  refuseField,
+  refuseNotFound,
+  selectorText,
+} from '@dormouse/contract'
+import type { z } from 'zod'
+import type { LongReads, Pages } from '../db/long-reads.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { readBack } from '../desktops/read-back.ts'
+import type { Replay } from '../desktops/service.ts'
+import * as desktops from '../desktops/store.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import type { Customer } from '../principals/service.ts'
+import { chosen } from './judge.ts'
+import * as store from './store.ts'
+
+export interface BulksOptions {
+  pool: Pool
+  leadership: Leadership
+  longReads: LongReads
+  /** Called when there is something to begin. */
+  wake(): void
+}
+
+export type Wish = z.output<typeof bulkBody>
+
+/** Plans of one organisation that may be in progress. */
+const mostLive = 10
+/** Responses with more desktops are streamed while they are read. */
+const atOnceMax = 1_000
+
+export class Bulks {
+  readonly #options: BulksOptions
+
+  constructor(options: BulksOptions) {
+    this.#options = options
+  }
+
+  /** What the wish would do. Nothing is stored. */
+  async plan(caller: Customer, wish: Wish): Promise<BulkJson> {
+    const { found, rows } = await retryWhileUnavailable(() => this.#choose(caller, wish))
+    const shown = rows.map((row) => {
+      const desktop = found.get(row.desktopId)
+      const { desktopId: desktop_id, status, code, detail } = row
+      const now = { name: desktop?.name ?? null, state: desktop?.state ?? null }
+      return rowToJson({ desktop_id, ...now, status, code, detail, operation_id: null })
+    })
+    return {
+      ...{ id: null, action: wish.action, select: wish.select ? selectorText(wish.select) : null },
+      ...{ state: 'planned', created_at: null, settled_at: null },
+      progress: store.progress(rows.map(({ status }) => ({ status, count: 1 }))),
+      desktops: shown,
+    }
+  }
+
+  /** Stores the plan; what it does begins at once. Returns the earlier one if the key was used before. */
+  async start(
+    caller: Customer,
+    wish: Wish,
+    key: string | null,
+    fingerprint: Buffer,
+  ): Promise<{ id: string; replay: Replay }> {
+    const { leadership, pool, wake } = this.#options
+    const id = newId()
+    const find = async () => (await store.find(pool, caller.orgId, id)) && true
+    const earlier = async () => {
+      const row = key === null ? undefined : await store.findByKey(pool, caller.orgId, key)
+      return (
+        row && { id: row.id, replay: row.fingerprint?.equals(fingerprint) ? ('same' as const) : ('mismatch' as const) }
+      )
+    }
+    const known = await retryWhileUnavailable(earlier)
+    if (known) return known
+    const { rows } = await retryWhileUnavailable(() => this.#choose(caller, wish))
+    const bulk = {
+      ...{ id, orgId: caller.orgId, action: wish.action, madeBy: caller.subject ?? 'unknown' },
+      ...{ selector: wish.select ? selectorText(wish.select) : null, labels: wish.labels ?? null },
+      ...{ key, fingerprint: key === null ? null : fingerprint },
+    }
+    const isMade = await readBack(pool, key, find, () =>
+      leadership.transaction((tx) => store.insert(tx, bulk, rows, mostLive)),
+    )
+    if (!isMade) {
+      return (
+        (await retryWhileUnavailable(earlier)) ??
+        refuse('conflict', `the organisation has ${mostLive} bulk plans in progress; wait for one, or cancel one`)
+      )
+    }
+    wake()
+    return { id, replay: 'no' }
+  }
+
+  async show(caller: Customer, id: string): Promise<BulkJson> {
+    const { pool } = this.#options
+    const head = await this.#head(caller, id)
+    const { rows } = await retryWhileUnavailable(() => pool.query<store.ShownRow>(store.rowsQuery(id)))
+    return { ...head, desktops: rows.map(rowToJson) }
+  }
+
+  /** Undefined if its desktops fit into one response; otherwise all but them, and pages of them. */
+  async showLong(
+    caller: Customer,
+    id: string,
+    gone: AbortSignal,
+  ): Promise<{ head: Omit<BulkJson, 'desktops'>; pages: Pages<store.ShownRow> } | undefined> {
+    const head = await this.#head(caller, id)
+    if (head.progress.total <= atOnceMax) return undefined
+    return { head, pages: await this.#options.longReads.open(caller.orgId, store.rowsQuery(id), gone) }
+  }
+
+  /** Nothing more begins; what was begun goes on. */
+  async cancel(caller: Customer, id: string): Promise<void> {
+    const { leadership, wake } = this.#options
+    await leadership.transaction(async (tx) => {
+      const row = (await store.find(tx, caller.orgId, id)) ?? refuseNotFound()
+      if (row.settledAt === null) await store.cancel(tx, id)
+    })
+    wake()
+  }
+
+  async #head(caller: Customer, id: string): Promise<Omit<BulkJson, 'desktops'>> {
+    const { pool } = this.#options
+    const row = (await retryWhileUnavailable(() => store.find(pool, caller.orgId, id))) ?? refuseNotFound()
+    const settled = row.cancelledAt === null ? ('done' as const) : ('cancelled' as const)
+    return {
+      ...{ id: row.id, action: row.action, select: row.selector },
+      state: row.settledAt === null && row.cancelledAt === null ? 'running' : settled,
+      created_at: row.createdAt.toISOString(),
+      settled_at: row.settledAt?.toISOString() ?? null,
+      progress: await retryWhileUnavailable(() => store.progressOf(pool, id)),
+    }
+  }
+
+  async #choose({ orgId }: Customer, { action, select, ids }: Wish) {
+    const { pool } = this.#options
+    const all = select
+      ? await desktops.selectedBy(pool, orgId, select, bulkDesktopsMax + 1)
+      : await desktops.findMany(pool, ids!)
+    if (all.length > bulkDesktopsMax)
+      refuseField('select', `selects more than ${bulkDesktopsMax} desktops; narrow it, and do the rest by another`)
+    const found = new Map(all.filter((row) => row.orgId === orgId).map((row) => [row.id, row]))
+    const wanted = select ? [...found.keys()] : [...new Set(ids)].sort()
+    return { found, rows: wanted.map((id) => chosen(action, id, found.get(id))) }
+  }
+}
+
+export const rowToJson = ({ code, detail, ...row }: store.ShownRow): BulkDesktopJson => ({
+  ...row,
+  reason: code && { code, detail: detail ?? '' },
+})

@@ -1,0 +1,48 @@
+// What a PATCH changes of a desktop: each part of the service says which columns its fields set.
+import { type ChangeDesktopBody, labelsMax, Refusal, refuse, refuseField } from '@dormouse/contract'
+import { type Db, sqlState } from '../db/pool.ts'
+import { idleChanges } from './idle-settings.ts'
+import { type Assignment, assign, type DesktopRow, findByName } from './store.ts'
+
+/** What a part of the service sets for these fields. It may refuse them. */
+type Change = (body: ChangeDesktopBody, desktop: DesktopRow) => Assignment[]
+
+const parts: readonly Change[] = [idleChanges, nameChanges, labelChanges]
+
+/** Changes the desktop. The caller has locked the row. */
+export async function change(db: Db, desktop: DesktopRow, body: ChangeDesktopBody): Promise<DesktopRow> {
+  if (desktop.state === 'destroyed')
+    refuse('wrong_state', 'the desktop is destroyed; create another', { state: desktop.state })
+  if (body.name) await requireFree(db, desktop, body.name)
+  return assign(
+    db,
+    desktop.id,
+    parts.flatMap((part) => part(body, desktop)),
+  )
+}
+
+function nameChanges({ name }: ChangeDesktopBody): Assignment[] {
+  return name === undefined ? [] : [{ column: 'name', value: name }]
+}
+
+function labelChanges({ labels }: ChangeDesktopBody, desktop: DesktopRow): Assignment[] {
+  if (labels === undefined) return []
+  const merged: Record<string, string | null> = { ...desktop.labels, ...labels }
+  const kept = Object.entries(merged).filter(([, value]) => value !== null)
+  if (kept.length > labelsMax)
+    refuseField('labels', `would be ${kept.length}, and a desktop has at most ${labelsMax}; remove some by \`null\``)
+  return [{ column: 'labels', value: JSON.stringify(Object.fromEntries(kept)) }]
+}
+
+async function requireFree(db: Db, desktop: DesktopRow, name: string): Promise<void> {
+  const holder = await findByName(db, desktop.orgId, name)
+  if (holder && holder.id !== desktop.id) throw nameTaken(holder)
+}
+
+/** Whether another request took the name in the same moment. */
+export const isNameTaken = (error: unknown): boolean =>
+  sqlState(error) === '23505' && (error as { constraint?: string }).constraint === 'desktops_by_name'
+
+export function nameTaken(holder: Pick<DesktopRow, 'id'>): Refusal {
+  return new Refusal('name_taken', undefined, { desktop_id: holder.id })
+}

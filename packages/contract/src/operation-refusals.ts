@@ -1,0 +1,205 @@
+// The refusals of failed operations: the causes of their failures, and what a host answers to outdated commands.
+import type { RefusalRow } from './refusal-row.ts'
+
+const retry = 'retry, and ask the operator if it fails again'
+const retryWhenBack = 'retry when the host is back'
+const fromDisk = 'wake with `discard_memory` to boot from disk, or ask the operator'
+const checkState = 'check the desktop’s state, then retry'
+
+export const operationRefusals = {
+  // Why an operation fails.
+  no_room: {
+    status: 409,
+    from: 'host',
+    retried: 'while_hosts_return',
+    fault: 'host',
+    internalOnly: true,
+    what: 'no host has capacity for this desktop now',
+    next: 'retry later',
+  },
+  no_host: {
+    status: 409,
+    retried: 'while_hosts_return',
+    internalOnly: true,
+    what: 'no host can take this desktop now',
+    next: 'retry later',
+  },
+  host_away: {
+    status: 409,
+    retried: 'while_hosts_return',
+    internalOnly: true,
+    what: 'the desktop’s host is unreachable, or cannot run it now',
+    next: retryWhenBack,
+  },
+  image_unavailable: {
+    status: 409,
+    from: 'host',
+    retried: 'while_hosts_return',
+    fault: 'image',
+    internalOnly: true,
+    what: 'no host has the desktop’s image',
+    next: 'create a desktop with another image, or ask the operator for this one',
+  },
+  image_not_fetched: {
+    status: 409,
+    from: 'host',
+    fault: 'image',
+    internalOnly: true,
+    what: 'the desktop’s image could not be fetched',
+    next: 'retry later',
+  },
+  image_unsuited: {
+    status: 409,
+    from: 'host',
+    fault: 'image',
+    internalOnly: true,
+    what: 'the desktop’s image lacks QEMU’s guest agent with `guest-exec`, or OpenSSH’s sshd',
+    next: 'create a desktop with another image, or ask the operator to repair this one',
+  },
+  memory_image_damaged: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the saved memory cannot be restored',
+    next: fromDisk,
+  },
+  memory_image_missing: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the saved memory is missing on the host',
+    next: fromDisk,
+  },
+  memory_lost: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the saved memory can no longer be used',
+    next: fromDisk,
+  },
+  disk_missing: {
+    status: 409,
+    from: 'host',
+    fault: 'host',
+    internalOnly: true,
+    what: 'the desktop’s disk is missing on its host',
+    next: 'ask the operator',
+  },
+  host_disk_full: {
+    status: 409,
+    from: 'host',
+    fault: 'host',
+    internalOnly: true,
+    what: 'the disk of the desktop’s host is full',
+    next: 'retry later',
+  },
+  guest_silent: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the guest did not respond in time after it started',
+    next: 'wake it again; if it still does not respond, wake with `discard_memory` to boot from disk',
+  },
+  hypervisor_failed: {
+    status: 409,
+    from: 'host',
+    fault: 'host',
+    internalOnly: true,
+    what: 'the desktop’s host failed to do this',
+    next: retry,
+  },
+  not_idle: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the desktop was in use again before it could hibernate by itself',
+    next: 'it stays awake',
+  },
+  moving: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the desktop is moving to another host',
+    next: 'retry in a moment',
+  },
+  too_many_moves: {
+    status: 409,
+    from: 'host',
+    retried: 'always',
+    internalOnly: true,
+    what: 'a host has reached its limit of moves in progress',
+    next: 'retry later',
+  },
+  move_unreachable: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the two hosts of a move cannot reach each other',
+    next: 'ask the operator',
+  },
+  move_not_converging: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the guest changes its memory faster than it can be sent; it stays on its current host',
+    next: 'move it with `mode` `hibernate`',
+  },
+  host_removed: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s host was removed for good with its only disk: its data is lost',
+    next: 'destroy the desktop and create another',
+  },
+  host_lost: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s host is lost with its only disk: its data is probably lost',
+    next: 'destroy the desktop and create another, or ask the operator whether the host can be recovered',
+  },
+  superseded: {
+    status: 409,
+    from: 'host',
+    overtakenBy: 'request',
+    internalOnly: true,
+    what: 'a later request replaced this one',
+    next: checkState,
+  },
+  deadline_exceeded: {
+    status: 409,
+    internalOnly: true,
+    what: 'the operation did not finish before its deadline',
+    next: checkState,
+  },
+
+  waited_too_long: {
+    status: 409,
+    internalOnly: true,
+    what: 'too many other operations were queued before it, and it did not begin in time',
+    next: 'retry later',
+  },
+
+  // An agent refuses outdated commands with these.
+  stale_epoch: {
+    status: 409,
+    from: 'host',
+    overtakenBy: 'leader',
+    internalOnly: true,
+    what: 'the service’s leader changed meanwhile',
+    next: 'retry',
+  },
+  stale_turn: {
+    status: 409,
+    from: 'host',
+    overtakenBy: 'request',
+    internalOnly: true,
+    what: 'a later request for this desktop was carried out first',
+    next: checkState,
+  },
+  unknown_desktop: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the desktop is no longer on its host',
+    next: 'ask the operator',
+  },
+} as const satisfies Record<string, RefusalRow>
