@@ -31,6 +31,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'retention',
         'listeners',
         'idle',
+        'schedules',
         'suspensions',
         'webhooks',
         'input',

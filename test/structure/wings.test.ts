@@ -9,7 +9,18 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 const app = join(root, 'apps/control-plane')
-const wings = ['bulk', 'drains', 'idle', 'input', 'mcp', 'suspensions', 'terminals', 'upgrades', 'webhooks']
+const wings = [
+  'bulk',
+  'drains',
+  'idle',
+  'input',
+  'mcp',
+  'schedules',
+  'suspensions',
+  'terminals',
+  'upgrades',
+  'webhooks',
+]
 
 let scratch: string
 beforeAll(async () => {

@@ -10,6 +10,7 @@ import { openIdle } from './idle/wing.ts'
 import { openInput } from './input/wing.ts'
 import { openMcp } from './mcp/wing.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
+import { openSchedules } from './schedules/wing.ts'
 import { openSuspensions } from './suspensions/wing.ts'
 import type { Gauged } from './telemetry/gauges.ts'
 import { openTerminals } from './terminals/wing.ts'
@@ -22,6 +23,7 @@ const openers = {
   idle: openIdle,
   input: openInput,
   mcp: openMcp,
+  schedules: openSchedules,
   suspensions: openSuspensions,
   terminals: openTerminals,
   upgrades: openUpgrades,

@@ -26,6 +26,7 @@ import { idOfDesktop } from './naming.ts'
 import { type SettleOptions, settleNames } from './operations.ts'
 import { type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import { type Resolution, setResolution } from './resolution.ts'
+import { type Schedule, scheduleBodyOf, shownSchedule } from './schedules.ts'
 import { ScreenHelpers } from './screen-helpers.ts'
 import type { ScreenshotQuery } from './screenshots.ts'
 import { type Inspect, inspect, showFields } from './shown-fields.ts'
@@ -62,6 +63,10 @@ export interface ChangeOptions extends CallOptions {
   name?: string | null
   /** Labels to set; null removes one. */
   labels?: Record<string, string | null>
+  /** Seconds from now after which the service destroys the desktop; null for never. */
+  destroyAfterSecs?: number | null
+  /** When it wakes and hibernates by itself. What is not named stays; null removes. */
+  schedule?: Schedule | null
 }
 
 export interface LockOptions extends CallOptions {
@@ -77,9 +82,11 @@ const listNames = { ...connectNames, state: true, name: true, select: true, sort
 const createNames: NamesOf<CreateOptions> = {
   ...{ ...connectNames, tier: true, billingMode: true, imageVersion: true, image: true },
   ...{ idleTimeoutSecs: true, idempotencyKey: true, name: true, labels: true, getOrCreate: true },
+  ...{ destroyAfterSecs: true, schedule: true },
 }
 const changeNames: NamesOf<ChangeOptions> = {
   ...{ ...callNames, idleTimeoutSecs: true, idlePolicy: true, name: true, labels: true },
+  ...{ destroyAfterSecs: true, schedule: true },
 }
 const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
 const screenshotNames: NamesOf<ScreenshotQuery & CallOptions> = {
@@ -113,7 +120,7 @@ export class Desktop extends ScreenHelpers {
     refuseUnknown('Desktop.create', options, createNames)
     const client = clientOf(options)
     const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...rest } = options
-    const { name, labels, getOrCreate, ...call } = rest
+    const { name, labels, getOrCreate, destroyAfterSecs, schedule, ...call } = rest
     const body = {
       tier,
       billing_mode: billingMode,
@@ -123,6 +130,8 @@ export class Desktop extends ScreenHelpers {
       name,
       labels,
       get_or_create: getOrCreate,
+      destroy_after_secs: destroyAfterSecs,
+      schedule: scheduleBodyOf(schedule),
     }
     return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))
   }
@@ -160,6 +169,14 @@ export class Desktop extends ScreenHelpers {
   }
   get labels() {
     return this.#seen.labels
+  }
+  /** When the service destroys it; null for never. */
+  get destroyAt() {
+    return this.#seen.destroy_at
+  }
+  /** When it wakes and hibernates by itself; `idle()` has what comes next. */
+  get schedule() {
+    return shownSchedule(this.#seen.schedule)
   }
   get orgId() {
     return this.#seen.org_id
@@ -277,8 +294,15 @@ export class Desktop extends ScreenHelpers {
   /** Changes what is given. Idle time counts from a change of its timeout or policy on. */
   async change(options: ChangeOptions): Promise<this> {
     refuseUnknown('change', options, changeNames)
-    const { idleTimeoutSecs, idlePolicy, name, labels, ...call } = options
-    const body = { idle_timeout_secs: idleTimeoutSecs, idle_policy: idlePolicy, name, labels }
+    const { idleTimeoutSecs, idlePolicy, name, labels, destroyAfterSecs, schedule, ...call } = options
+    const body = {
+      idle_timeout_secs: idleTimeoutSecs,
+      idle_policy: idlePolicy,
+      name,
+      labels,
+      destroy_after_secs: destroyAfterSecs,
+      schedule: scheduleBodyOf(schedule),
+    }
     this.#seen = await this.#client.changeDesktop(this.id, body, call)
     return this
   }

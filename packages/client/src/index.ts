@@ -57,6 +57,8 @@ export type {
   RemovalJson,
   ReplicaJson,
   RequestKind,
+  ScheduleBody,
+  ScheduleJson,
   ScreenJson,
   StartExecBody,
   StreamBody,
@@ -131,6 +133,7 @@ export type { SettleOptions, WaitOptions } from './operations.ts'
 export { type Resolution, setResolution } from './resolution.ts'
 export type { Clock } from './retry.ts'
 export type { RunBody, RunIo, RunJson } from './run.ts'
+export { type Schedule, scheduleTimeFrom } from './schedules.ts'
 export type { LaunchOptions, WriteOptions } from './screen-helpers.ts'
 export type { Screenshot, ScreenshotQuery } from './screenshots.ts'
 export type { AttachOptions, Terminal, TerminalSize } from './terminal.ts'

@@ -22,7 +22,7 @@ async function awake() {
 }
 
 test.each<[object, string]>([
-  [{ name: 'x' }, 'Desktop.create has no option "name"; its options are'],
+  [{ bogus: 'x' }, 'Desktop.create has no option "bogus"; its options are'],
   [{ teir: 'small' }, 'Desktop.create has no option "teir"; did you mean "tier"?'],
   [{ image_version: 'a' }, 'no option "image_version"; did you mean "imageVersion"'],
   [{ idleTimeoutSec: 60 }, 'did you mean "idleTimeoutSecs"'],

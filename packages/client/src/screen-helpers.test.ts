@@ -20,7 +20,7 @@ async function started(outcomes: string[] = [], longest = Infinity) {
     return { body: method === 'GET' ? sample() : { outcome: outcomes.shift() ?? 'done' } }
   })
   onTestFinished(() => server[Symbol.asyncDispose]())
-  const desktop = await Desktop.connect('d', { baseUrl: server.baseUrl, apiKey: 'k' })
+  const desktop = await Desktop.connect(sample().id, { baseUrl: server.baseUrl, apiKey: 'k' })
   const bodies = () => server.seen.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(String(body)))
   return { desktop, bodies }
 }

@@ -4,6 +4,7 @@ import { durationMs, listOf, printable, recordOf } from './bounds.ts'
 import { desktopState, time } from './desktops.ts'
 import { activityClass } from './idle-policy.ts'
 import { id } from './ids.ts'
+import { nextJson } from './schedules.ts'
 
 /** Milliseconds that have passed, cut to a year. Ages need no common clock. */
 const longestAgeMs = 31_536_000_000
@@ -123,6 +124,11 @@ export const idleJson = z
       .describe(
         'When it hibernates if nothing happens. It may be seconds later, and minutes where many desktops fall due at once. Null where it is not awake, or where that time is not known',
       ),
+    next: z
+      .array(nextJson)
+      .describe(
+        'What the service does next to the desktop by itself, the earliest first; empty where nothing is known',
+      ),
     wake_locks: z.array(wakeLockJson),
   })
   .meta({
@@ -138,6 +144,10 @@ export const idleJson = z
           { reason: 'command', detail: 'a command ran less than 1800 s ago', until: '2026-01-01T12:40:00.000Z' },
         ],
         sleeps_at: '2026-01-01T12:40:00.000Z',
+        next: [
+          { what: 'hibernate', at: '2026-01-01T12:40:00.000Z', because: 'idle' },
+          { what: 'wake', at: '2026-01-02T07:00:00.000Z', because: 'schedule' },
+        ],
         wake_locks: [],
       },
     ],

@@ -4,6 +4,7 @@ import { printable } from './bounds.ts'
 import { activityClass, defaultIdlePolicy, idlePolicy } from './idle-policy.ts'
 import { id } from './ids.ts'
 import { desktopName, labelChanges, labels } from './labels.ts'
+import { destroyAfterSecs, scheduleBody, scheduleJson } from './schedules.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
 export const tier = z.enum(tiers)
@@ -58,6 +59,10 @@ export const desktopJson = z
     failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
     name: z.string().nullable().describe('Its name, unique among the organisation’s desktops that are not destroyed'),
     labels: z.record(z.string(), z.string()).describe('Its labels, by key'),
+    destroy_at: time.nullable().describe('When the service destroys it; null for never'),
+    schedule: scheduleJson
+      .nullable()
+      .describe('When it wakes and hibernates by itself; its idle view shows what comes next. Null for never'),
     created_at: time,
     updated_at: time,
   })
@@ -80,6 +85,8 @@ export const desktopJson = z
         failure: null,
         name: 'build-1',
         labels: { team: 'qa' },
+        destroy_at: '2026-01-31T12:00:00.000Z',
+        schedule: { wake: { cron: '0 8 * * 1-5', time_zone: 'Europe/Berlin' } },
         created_at: '2026-01-01T12:00:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
       },
@@ -115,12 +122,15 @@ export const createDesktopBody = z
       .boolean()
       .nullish()
       .describe('If the organisation has a desktop of that `name`, return it unchanged; otherwise create it'),
+    destroy_after_secs: destroyAfterSecs.nullish(),
+    schedule: scheduleBody.nullish().describe('When it wakes and hibernates by itself'),
   })
   .meta({
     id: 'CreateDesktopBody',
     examples: [
       { tier: 'small', image_version: 'mini', idle_timeout_secs: 1_800 },
       { tier: 'small', name: 'build-1', labels: { team: 'qa' }, get_or_create: true },
+      { tier: 'small', destroy_after_secs: 86_400 },
     ],
   })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>
@@ -134,9 +144,19 @@ export const changeDesktopBody = z
       .describe('The classes of activity that keep it awake; `null`: all but `cpu` and `network`'),
     name: desktopName.nullish().describe('Another name; `null`: none'),
     labels: labelChanges.optional().describe('Labels to set; `null` removes one. The others stay'),
+    destroy_after_secs: destroyAfterSecs.nullish(),
+    schedule: scheduleBody
+      .nullish()
+      .describe('When it wakes and hibernates by itself; what is not named stays, and `null` removes'),
   })
   .meta({
     id: 'ChangeDesktopBody',
-    examples: [{ idle_timeout_secs: 600 }, { idle_policy: ['command', 'cpu'] }, { labels: { team: 'qa', run: null } }],
+    examples: [
+      { idle_timeout_secs: 600 },
+      { idle_policy: ['command', 'cpu'] },
+      { labels: { team: 'qa', run: null } },
+      { destroy_after_secs: 86_400 },
+      { schedule: { hibernate: { cron: '0 18 * * 1-5', time_zone: 'Europe/Berlin' } } },
+    ],
   })
 export type ChangeDesktopBody = z.infer<typeof changeDesktopBody>

@@ -14,7 +14,7 @@ export const operationKind = z.enum(operationKinds)
 export type OperationKind = z.infer<typeof operationKind>
 
 /** Who requested it. A later release may add more. */
-export const operationRequester = z.enum(['caller', 'operator', 'drain', 'idle', 'host'])
+export const operationRequester = z.enum(['caller', 'operator', 'drain', 'idle', 'host', 'schedule'])
 export type OperationRequester = z.infer<typeof operationRequester>
 
 export const operationStates = ['pending', 'running', 'succeeded', 'failed'] as const
@@ -115,7 +115,7 @@ export const operationJson = z
     desktop_id: id.describe('Desktop the operation acts on'),
     kind: operationKind.describe('`move` takes the desktop to another host; its state and generation stay'),
     requested_by: operationRequester.describe(
-      '`caller`: a request of this API. `operator` and `drain`: the operators of the service. `idle`: the service itself, after the desktop’s idle timeout. `host`: the desktop’s host, because its guest had suspended itself, or was paused. A later release may add values',
+      '`caller`: a request of this API. `operator` and `drain`: the operators of the service. `idle`: the service itself, after the desktop’s idle timeout. `schedule`: the desktop’s schedule, or its end. `host`: the desktop’s host, because its guest had suspended itself, or was paused. A later release may add values',
     ),
     state: operationState,
     result: operationResult.nullable().describe('Null until the operation succeeded'),

@@ -30,13 +30,14 @@ const awake: Script = () => ({ body: desktop({ state: 'awake' }) })
 const names = async (options: Partial<McpOptions>) =>
   (await (await connect(awake, options)).agent.listTools()).tools.map(({ name }) => name)
 
-test('by default an agent has every tool but the one that destroys', async () => {
+test('by default an agent has every tool but those that destroy', async () => {
   expect(await names({})).toEqual([
     'desktop_list',
     'desktop_images',
     'desktop_create',
     'desktop_wake',
     'desktop_hibernate',
+    'desktop_schedule',
     'desktop_screen',
     'desktop_act',
     'desktop_run',
@@ -187,6 +188,33 @@ test('a created desktop is woken; one that cannot be is removed again, also by a
   const stuck = await connect(script(full, () => problem(409, 'wrong_state', 'it cannot be destroyed now')))
   const left = await stuck.call('desktop_create')
   expect(left.content[0]!.text).toContain(`${desktopId} is left`)
+})
+
+test('an agent sets when a desktop wakes and ends, and sees what comes next', async () => {
+  const next = [{ what: 'wake', at: '2026-01-31T07:00:00.000Z', because: 'schedule' }]
+  const ended = desktop({ destroy_at: '2026-02-01T07:00:00.000Z' })
+  const { call, seen } = await connect(({ path }) => ({ body: path.endsWith('/idle') ? { next } : ended }), {
+    grants: ['power', 'destroy'],
+  })
+  const wake = '2026-01-31T08:00:00'
+  const set = await call('desktop_schedule', {
+    desktop_id: desktopId,
+    wake,
+    hibernate: 'never',
+    time_zone: 'Europe/Berlin',
+  })
+  expect([set.content[0]!.text, set.data]).toEqual([
+    '2026-01-31T07:00:00.000Z  wake, because of its schedule',
+    { desktop_id: desktopId, next },
+  ])
+  const later = await call('desktop_destroy_later', { desktop_id: desktopId, after_secs: 86_400 })
+  expect(later.data).toEqual({ desktop_id: desktopId, destroy_at: ended.destroy_at })
+  await call('desktop_destroy_later', { desktop_id: desktopId, after_secs: 0 })
+  expect(seen.filter(({ method }) => method === 'PATCH').map(({ body }) => JSON.parse(body.toString()))).toEqual([
+    { schedule: { wake: { at: wake, time_zone: 'Europe/Berlin' }, hibernate: null } },
+    { destroy_after_secs: 86_400 },
+    { destroy_after_secs: null },
+  ])
 })
 
 test('what a desktop can be created with is listed; an image that is not there leaves no desktop and names the list', async () => {

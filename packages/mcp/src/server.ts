@@ -16,6 +16,7 @@ import {
   wakeDesktop,
 } from './tools/desktops.ts'
 import { endCommand, listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
+import { destroyLater, scheduleDesktop } from './tools/plans.ts'
 import { act, seeScreen } from './tools/screen.ts'
 
 export interface McpOptions {
@@ -31,7 +32,9 @@ const tools: readonly Tool[] = [
   createDesktop,
   wakeDesktop,
   hibernateDesktop,
+  scheduleDesktop,
   destroyDesktop,
+  destroyLater,
   seeScreen,
   act,
   runCommand,

@@ -8,6 +8,7 @@ import { start } from '../testing/process.ts'
 const service: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
+  if (method === 'PATCH') return { body: desktop() }
   if (path === '/v1/images') return { body: offered }
   if (path === '/v1/tiers') return { body: sizes }
   if (path === '/v1/desktops') return { body: { desktops: [desktop(), desktop({ state: 'awake', generation: 7 })] } }
@@ -100,6 +101,26 @@ test('a desktop whose first wake failed is shown all the same', async () => {
   expect(code).toBe(5)
   expect(JSON.parse(stdout)).toEqual(desktop())
   expect(JSON.parse(stderr)).toMatchObject({ message: 'no host has capacity', code: 'operation_failed' })
+})
+
+test('create and set send an end and a schedule; a time zone without times is refused', async () => {
+  const { dormouse, seen } = await start(service)
+  await dormouse(['create', '--destroy-after', '2h'])
+  const times = ['--schedule-wake', '0 8 * * 1-5', '--schedule-hibernate', '2026-01-31T18:00:00']
+  await dormouse(['set', desktopId, ...times, '--time-zone', 'Europe/Berlin', '--no-destroy-after'])
+  const schedule =
+    '{"wake":{"cron":"0 8 * * 1-5","time_zone":"Europe/Berlin"},"hibernate":{"at":"2026-01-31T18:00:00","time_zone":"Europe/Berlin"}}'
+  await dormouse(['set', desktopId, '--no-schedule-wake'])
+  expect(asked(seen)).toEqual([
+    'POST /v1/desktops? {"tier":"default","destroy_after_secs":7200}',
+    `PATCH /v1/desktops/${desktopId}? {"destroy_after_secs":null,"schedule":${schedule}}`,
+    `PATCH /v1/desktops/${desktopId}? {"schedule":{"wake":null}}`,
+  ])
+  for (const wrong of [
+    ['set', desktopId, '--time-zone', 'Europe/Berlin'],
+    ['create', '--destroy-after', '0s'],
+  ])
+    expect(await dormouse(wrong)).toMatchObject({ code: exitCodes.usage, stdout: '' })
 })
 
 test.each([

@@ -5,6 +5,7 @@ import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, type KeyOption, keyOption, replayNote, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 import { bulk } from './bulk.ts'
+import { addPlanOptions, type PlanOptions, planOf, shownPlan } from './plans.ts'
 import { settle } from './transitions.ts'
 
 const tiers = ['small', 'default', 'large'] as const satisfies DesktopJson['tier'][]
@@ -21,7 +22,7 @@ const states = [
   'failed',
 ] as const satisfies DesktopState[]
 
-interface CreateOptions extends JsonOption, KeyOption {
+interface CreateOptions extends JsonOption, KeyOption, PlanOptions {
   name?: string
   label?: Record<string, string>
   getOrCreate?: boolean
@@ -54,7 +55,7 @@ export const stateOption = (): Option =>
 
 /** Adds the commands that create and show desktops. */
 export function addDesktops(program: Command, context: Context): void {
-  withJson(program.command('create'), 'dormouse create --tier small --wake')
+  const created = withJson(program.command('create'), 'dormouse create --tier small --wake')
     .description('create a desktop; it does not run before its first wake')
     .addOption(new Option('--tier <tier>', 'its size; `dormouse tiers` shows them').choices(tiers).default('default'))
     .addOption(new Option('--billing-mode <mode>', 'how it is billed (default: hourly)').choices(billingModes))
@@ -70,7 +71,7 @@ export function addDesktops(program: Command, context: Context): void {
     .option('--get-or-create', 'use the desktop of that --name, if there is one')
     .option('--wake', 'also wake it, and wait until its guest is ready')
     .addOption(keyOption())
-    .action((options: CreateOptions) => create(context, options))
+  addPlanOptions(created, { removes: false }).action((options: CreateOptions) => create(context, options))
 
   withJson(program.command('list'), 'dormouse list --state awake')
     .description('list desktops, newest first')
@@ -85,8 +86,11 @@ export function addDesktops(program: Command, context: Context): void {
     .argument('<id>', 'desktop')
     .action((id: string, options: JsonOption) => get(context, id, options))
 
-  withJson(program.command('set'), 'dormouse set build-1 --name build-2 --label team=qa --remove-label run')
-    .description('change a desktop’s name or labels')
+  const changed = withJson(
+    program.command('set'),
+    `dormouse set build-1 --name build-2 --label team=qa --remove-label run\ndormouse set build-1 --destroy-after 30d --schedule-hibernate '0 18 * * 1-5' --time-zone Europe/Berlin`,
+  )
+    .description('change a desktop’s name, labels, end or schedule')
     .argument('[id]', 'desktop')
     .option('--select <selector>', 'in place of a desktop: the labels of all whose labels match, such as team=qa')
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
@@ -94,10 +98,12 @@ export function addDesktops(program: Command, context: Context): void {
     .option('--no-name', 'take its name away')
     .addOption(labelOption('a label to set, such as team=qa; may be given more than once'))
     .option('--remove-label <key...>', 'a label to take away')
-    .action((id: string | undefined, options: SetOptions) => set(context, id, options))
+  addPlanOptions(changed, { removes: true }).action((id: string | undefined, options: SetOptions) =>
+    set(context, id, options),
+  )
 }
 
-interface SetOptions extends JsonOption {
+interface SetOptions extends JsonOption, PlanOptions {
   select?: string
   dryRun?: boolean
   /** False: none. */
@@ -115,6 +121,7 @@ async function set(context: Context, id: string | undefined, options: SetOptions
   const body = {
     ...(name !== undefined && { name: name || null }),
     ...(Object.keys(labels).length > 0 && { labels }),
+    ...planOf(options),
   }
   const desktop = await context.customer().changeDesktop(id, body, { signal: context.terminal.signal })
   context.show(options, desktop, () => describe(desktop))
@@ -128,7 +135,7 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
   const desktop = await client.createDesktop(
     {
       ...{ tier, billing_mode: billingMode, image_version: image, idle_timeout_secs: idleTimeoutSecs },
-      ...{ name, labels, get_or_create: getOrCreate },
+      ...{ name, labels, get_or_create: getOrCreate, ...planOf(options) },
     },
     { idempotencyKey, signal, onResponse: replayNote(context, options) },
   )
@@ -192,6 +199,7 @@ export function described(desktop: DesktopJson): Record<string, string | number 
     image: desktop.image_version,
     generation: desktop.generation,
     'idle timeout': desktop.idle_timeout_secs ? `${desktop.idle_timeout_secs} s` : 'never',
+    ...shownPlan(desktop),
     billing: desktop.billing_mode,
     host: desktop.host_id,
     ...(desktop.failure && { failure: desktop.failure }),

@@ -21,7 +21,9 @@ interface LockOptions extends JsonOption {
 /** Adds the commands about idle desktops. */
 export function addIdle(program: Command, context: Context): void {
   withJson(program.command('idle'), `dormouse idle ${id}\ndormouse idle ${id} --timeout-secs 600 --policy command,cpu`)
-    .description('show what keeps a desktop awake, and when it hibernates by itself; the options change that first')
+    .description(
+      'show what keeps a desktop awake, and when it hibernates, wakes or ends by itself; the options change that first',
+    )
     .argument('<id>', 'desktop')
     .option('--timeout-secs <n>', 'hibernate it after so long without activity, 0 = never', integerFrom(0))
     .addOption(
@@ -86,12 +88,21 @@ function describe(seen: IdleJson): string {
     counts: seen.idle_policy.join(', '),
     sleeps: sleepsAt ?? (state === 'awake' ? 'not known' : undefined),
   })
+  const next = table(
+    ['NEXT', 'AT', 'BECAUSE'],
+    (seen.next ?? []).map((one) => [one.what, one.at, one.because]),
+  )
   const reasons = table(
     ['AWAKE BECAUSE', 'UNTIL', 'DETAIL'],
     because.map((one) => [one.reason, one.until, one.detail]),
   )
   const rows = activity.map((one) => [one.class, one.counts ? 'yes' : 'no', one.now ? 'now' : one.last_at])
-  return [head, ...(because.length > 0 ? [reasons] : []), table(['ACTIVITY', 'COUNTS', 'LATEST'], rows)].join('\n')
+  return [
+    head,
+    ...(seen.next?.length ? [next] : []),
+    ...(because.length > 0 ? [reasons] : []),
+    table(['ACTIVITY', 'COUNTS', 'LATEST'], rows),
+  ].join('\n')
 }
 
 function policyFrom(text: string): ActivityClass[] | 'default' {

@@ -2,12 +2,13 @@
 import { type ChangeDesktopBody, labelsMax, Refusal, refuse, refuseField } from '@dormouse/contract'
 import { type Db, sqlState } from '../db/pool.ts'
 import { idleChanges } from './idle-settings.ts'
+import { planChanges } from './plans.ts'
 import { type Assignment, assign, type DesktopRow, findByName } from './store.ts'
 
 /** What a part of the service sets for these fields. It may refuse them. */
 type Change = (body: ChangeDesktopBody, desktop: DesktopRow) => Assignment[]
 
-const parts: readonly Change[] = [idleChanges, nameChanges, labelChanges]
+const parts: readonly Change[] = [idleChanges, nameChanges, labelChanges, planChanges]
 
 /** Changes the desktop. The caller has locked the row. */
 export async function change(db: Db, desktop: DesktopRow, body: ChangeDesktopBody): Promise<DesktopRow> {

@@ -35,6 +35,7 @@ import { alreadyDone } from './already.ts'
 import { change, isNameTaken, nameTaken } from './changes.ts'
 import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } from './line.ts'
+import { planOfNew, requireReadable } from './plans.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
 import { type DesktopKey, findShown, type ListParams, list, listAny, listQuery } from './shown.ts'
@@ -143,11 +144,13 @@ export class Desktops {
     const earlierOr = async (otherwise: () => never) => (await earlier()) ?? otherwise()
     const whyNot = image && (await offers.whyNot(image))
     if (whyNot) return earlierOr(() => refuseField(body.image ? 'image' : 'image_version', whyNot))
+    const plan = refusalOr(() => planOfNew(body))
+    if (plan instanceof Refusal) return earlierOr(() => refuseWith(plan))
     const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
     const makeWithinBudget = async () => {
       const over = this.#options.lifecycle.take(caller.orgId)
       if (over) return earlierOr(() => refuseWith(over))
-      const done = await this.#make(caller, body, key, fingerprint)
+      const done = await this.#make(caller, body, { plan, key, fingerprint })
       if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
       return done
     }
@@ -159,7 +162,11 @@ export class Desktops {
       })
   }
 
-  async #make(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
+  async #make(
+    caller: Customer,
+    body: CreateDesktopBody,
+    { plan, key, fingerprint }: { plan: store.NewPlan; key: string | null; fingerprint: Buffer },
+  ): Promise<Created> {
     const { leadership, tiers, offers, defaultIdleTimeoutSecs, pool } = this.#options
     const id = newId()
     const find = async () => {
@@ -176,6 +183,7 @@ export class Desktops {
       billingMode: body.billing_mode ?? 'hourly',
       name: body.name ?? null,
       labels: body.labels ?? {},
+      plan,
       key,
       fingerprint: key === null ? null : fingerprint,
     }
@@ -270,6 +278,7 @@ export class Desktops {
 
   /** Changes what the body names, all of it or nothing. */
   async change(caller: Pick<Customer, 'orgId'>, id: string, body: ChangeDesktopBody): Promise<DesktopRow> {
+    requireReadable(body)
     const attempt = () =>
       this.#options.leadership.transaction(async (tx) =>
         change(tx, (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound(), body),
@@ -441,16 +450,26 @@ const inputOf = (kind: RequestKind, { discardMemory, onHost, idle }: TransitionR
 
 const isOfSuspended = (error: unknown): error is Refusal => error instanceof Refusal && error.code === 'org_suspended'
 
+/** What it returns, or the refusal that it throws. */
+function refusalOr<T>(make: () => T): T | Refusal {
+  try {
+    return make()
+  } catch (error) {
+    if (error instanceof Refusal) return error
+    throw error
+  }
+}
+
 function refuseWith(refusal: Refusal): never {
   throw refusal
 }
 
 /**
  * Destroys are not counted: a desktop is destroyed once, and its cost ends with that. The service's own requests are bounded by
- * those of customers.
+ * those of customers; those of a schedule are a customer's.
  */
 const isCounted = (kind: RequestKind, { requestedBy = 'caller' }: TransitionRequest): boolean =>
-  kind !== 'destroy' && requestedBy === 'caller'
+  kind !== 'destroy' && (requestedBy === 'caller' || requestedBy === 'schedule')
 
 const made = (desktop: DesktopRow): Created => ({ desktop, replay: 'no', made: true })
 

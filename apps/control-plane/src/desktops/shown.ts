@@ -16,7 +16,8 @@ import type { DesktopRow } from './store.ts'
 /** As `DesktopJson`, but with the failure's code. A replica of the previous release keeps the code on a destroy. */
 const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy,
-  d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels, d.created_at, d.updated_at`
+  d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels,
+  case when d.state <> 'destroyed' then d.destroy_at end as destroy_at, d.schedule, d.created_at, d.updated_at`
 
 /** Completes what was read with `columns`. */
 export function shown(row: DesktopJson): DesktopJson {
@@ -41,6 +42,8 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
   name: row.name,
   labels: row.labels,
+  destroy_at: (row.state !== 'destroyed' && row.destroyAt?.toISOString()) || null,
+  schedule: row.schedule,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

@@ -8,6 +8,7 @@ import {
   type Labels,
   type RefusalCode,
   refuse,
+  type ScheduleJson,
   type Selector,
   type Tier,
 } from '@dormouse/contract'
@@ -38,6 +39,8 @@ export interface DesktopRow {
   madeFrom: string | null
   name: string | null
   labels: Labels
+  destroyAt: Date | null
+  schedule: ScheduleJson | null
   createdAt: Date
   updatedAt: Date
 }
@@ -45,7 +48,7 @@ export interface DesktopRow {
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", billing_mode as "billingMode", host_id as "hostId", fingerprint,
-  failure_code as "failureCode", made_from as "madeFrom", name, labels, created_at as "createdAt", updated_at as "updatedAt"`
+  failure_code as "failureCode", made_from as "madeFrom", name, labels, destroy_at as "destroyAt", schedule, created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
   DesktopRow,
@@ -60,7 +63,19 @@ export type NewDesktop = Pick<
   | 'billingMode'
   | 'name'
   | 'labels'
-> & { key: string | null; fingerprint: Buffer | null }
+> & { key: string | null; fingerprint: Buffer | null; plan: NewPlan }
+
+/** What a new desktop has planned. Times are in seconds from now, or null. */
+export interface NewPlan {
+  destroyAfterSecs: number | null
+  destroySoonNoted: boolean
+  schedule: ScheduleJson | null
+  wakeAfterSecs: number | null
+  hibernateAfterSecs: number | null
+}
+
+/** The SQL of a time by the database's clock; null if the value is. */
+export const secsFromNow = (value: string): string => `clock_timestamp() + ${value}::float8 * interval '1 second'`
 
 /**
  * Undefined if the organisation has already used the key, or has a desktop of that name. Waits for a concurrent request with the
@@ -70,8 +85,11 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-insert',
     text: `insert into desktops (id, org_id, tier, state, image_version, vcpus, memory_mib, disk_gib, idle_timeout_secs,
-             billing_mode, idempotency_key, fingerprint, name, labels)
-           values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             billing_mode, idempotency_key, fingerprint, name, labels, destroy_at, destroy_soon_noted, schedule, wake_after,
+             hibernate_after, due_at)
+           values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ${secsFromNow('$14')}, $15, $16,
+             ${secsFromNow('$17')}, ${secsFromNow('$18')},
+             case when $14::float8 is not null or $16::jsonb is not null then clock_timestamp() end)
            on conflict do nothing
            returning ${columns}`,
     values: [
@@ -88,6 +106,11 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
       desktop.fingerprint,
       desktop.name,
       JSON.stringify(desktop.labels),
+      desktop.plan.destroyAfterSecs,
+      desktop.plan.destroySoonNoted,
+      desktop.plan.schedule && JSON.stringify(desktop.plan.schedule),
+      desktop.plan.wakeAfterSecs,
+      desktop.plan.hibernateAfterSecs,
     ],
   })
   return rows[0]

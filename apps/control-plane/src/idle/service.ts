@@ -3,6 +3,7 @@ import {
   type ActivityClass,
   type IdleJson,
   type IdleRule,
+  type NextJson,
   refuse,
   refuseNotFound,
   type WakeLockBody,
@@ -16,6 +17,8 @@ import * as wakeLocks from '../activity/wake-locks.ts'
 import { wakeLockToJson } from '../activity/wake-locks.ts'
 import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { idleOn, lookIn } from '../desktops/idle-settings.ts'
+import { read as readPlans } from '../desktops/plan-store.ts'
+import { nextByPlan } from '../desktops/plans.ts'
 import type { Desktops } from '../desktops/service.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -50,7 +53,8 @@ export class Idle {
     const { pool, desktops: found } = this.#options
     await found.get(caller, id)
     const [row] = await retryWhileUnavailable(() => readIdle(pool, [id]))
-    return toJson(row!, judge(factsOf(row!, this.#options)))
+    const [plan] = await retryWhileUnavailable(() => readPlans(pool, [id]))
+    return toJson(row!, judge(factsOf(row!, this.#options)), nextByPlan(plan!))
   }
 
   /** What a host needs to hibernate its idle desktops without contact to a leader. */
@@ -113,8 +117,9 @@ async function lockLiving(tx: Db, { orgId }: Customer, id: string): Promise<void
     refuse('wrong_state', `the desktop is ${state}, so it needs no wake lock`, { state })
 }
 
-function toJson(row: IdleRow, { activity, because, sleepsInMs }: Verdict): IdleJson {
+function toJson(row: IdleRow, { activity, because, sleepsInMs }: Verdict, planned: NextJson[]): IdleJson {
   const at = (inMs: number) => new Date(row.now.getTime() + inMs).toISOString()
+  const sleep: NextJson[] = sleepsInMs === null ? [] : [{ what: 'hibernate', at: at(sleepsInMs), because: 'idle' }]
   return {
     desktop_id: row.id,
     state: row.state,
@@ -123,6 +128,7 @@ function toJson(row: IdleRow, { activity, because, sleepsInMs }: Verdict): IdleJ
     activity: activity.map(({ agoMs, ...one }) => ({ ...one, last_at: agoMs === null ? null : at(-agoMs) })),
     awake_because: because.map(({ leftMs, ...one }) => ({ ...one, until: leftMs === null ? null : at(leftMs) })),
     sleeps_at: sleepsInMs === null ? null : at(sleepsInMs),
+    next: [...sleep, ...planned].toSorted((one, other) => one.at.localeCompare(other.at)),
     wake_locks: row.locks.map(wakeLockToJson),
   }
 }

@@ -43,7 +43,7 @@ export async function readIdle(db: Db, ids: readonly string[]): Promise<IdleRow[
              (select json_agg(json_build_object('name', l.name, 'reason', l.reason, 'createdAt', l.created_at,
                 'expiresAt', l.expires_at, 'leftMs', -${ago('l.expires_at')}) order by l.expires_at, l.name)
               from wake_locks l where l.desktop_id = d.id and l.expires_at > clock_timestamp()) as locks,
-             ${ago('g.started_at')} as "wokeAgoMs",
+             ${ago('greatest(g.started_at, d.schedule_woke_at)')} as "wokeAgoMs",
              ${ago('greatest(i.idle_from, d.idle_changed_at)')} as "changedAgoMs",
              d.idle_look_at <= clock_timestamp() as "isDue", clock_timestamp() as now
            from installation i, desktops d left join generations g on g.id = d.current_generation_id

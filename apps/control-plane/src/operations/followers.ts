@@ -1,4 +1,5 @@
 // The rows of the table of operations that wait behind another one, and those behind which they wait.
+import type { OperationRequester } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import type { Failure } from './failures.ts'
 import { columns, type OperationRow, settledMeanwhile } from './store.ts'
@@ -27,9 +28,11 @@ export async function lineOf(db: Db, desktopId: string): Promise<Line> {
   }
 }
 
-/** A hibernation that nobody outside the service has requested. */
+const asked: readonly OperationRequester[] = ['caller', 'operator', 'schedule']
+
+/** A hibernation that nobody outside the service has requested. One by a schedule is like its customer's. */
 export const isOwnHibernation = ({ kind, requestedBy, behind }: OperationRow): boolean =>
-  kind === 'hibernate' && behind === null && requestedBy !== 'caller' && requestedBy !== 'operator'
+  kind === 'hibernate' && behind === null && !asked.includes(requestedBy)
 
 /** The request that waits behind this operation, once that has settled. */
 export async function followerOf(db: Db, behind: string): Promise<OperationRow | undefined> {

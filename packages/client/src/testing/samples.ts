@@ -23,6 +23,8 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     failure: null,
     name: null,
     labels: {},
+    destroy_at: null,
+    schedule: null,
     created_at: time,
     updated_at: time,
     ...changes,

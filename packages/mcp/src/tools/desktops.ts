@@ -13,9 +13,9 @@ const lineOf = ({ id, name, state, tier, image_version }: DesktopJson) =>
 /** Strict modes take no maps, so a label is a string here. */
 const labelOf = ([key, value]: [string, string]) => `${key}=${value}`
 
-const entryOf = ({ id, name, labels, state, tier, image_version }: DesktopJson) => ({
+const entryOf = ({ id, name, labels, state, tier, image_version, destroy_at }: DesktopJson) => ({
   ...{ desktop_id: id, ...(name !== null && { name }), labels: Object.entries(labels).map(labelOf) },
-  ...{ state, tier, image: image_version },
+  ...{ state, tier, image: image_version, ...(destroy_at && { destroy_at }) },
 })
 
 const from = {
@@ -49,6 +49,7 @@ export const listDesktops = tool({
         name: z.string().optional(),
         labels: z.array(z.string()).describe('Such as team=qa'),
         ...{ state, tier: z.string(), image: z.string() },
+        destroy_at: z.string().optional().describe('When it is destroyed by itself'),
       }),
     ),
     more: z.boolean().describe('Whether there are more than these'),
@@ -112,6 +113,7 @@ export const createDesktop = tool({
       .optional()
       .describe('Such as team=qa'),
     get_or_create: z.boolean().default(false).describe('Take the desktop of that name, if there is one'),
+    destroy_after_secs: z.int().min(1).optional().describe('Destroy a new one by itself after so many seconds'),
     wake: z.boolean().default(true).describe('Wake it at once'),
   },
   // The API has both names.
@@ -121,11 +123,11 @@ export const createDesktop = tool({
     return { ...given, ...(image !== undefined && { image }) }
   },
   output: { ...ids, state, resumed_from: resumed },
-  run: async ({ tier, image, name, labels, get_or_create, wake }, call) => {
+  run: async ({ tier, image, name, labels, get_or_create, destroy_after_secs, wake }, call) => {
     const pairs = labels?.map((label) => [label.split('=', 1)[0]!, label.slice(label.indexOf('=') + 1)])
     const { id, state } = await call.client.createDesktop(
       {
-        ...{ tier, image_version: image, name, labels: pairs && Object.fromEntries(pairs) },
+        ...{ tier, image_version: image, name, labels: pairs && Object.fromEntries(pairs), destroy_after_secs },
         ...(get_or_create && { get_or_create }),
       },
       { signal: call.signal },
