@@ -23,6 +23,7 @@ import { firstWakes } from './subjects/first-wakes.ts'
 import { guest } from './subjects/guest.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
+import { names } from './subjects/names.ts'
 import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
@@ -34,6 +35,7 @@ const subjects: readonly Subject[] = [
   durability,
   creates,
   readRates,
+  names,
   memory,
   failover,
   events,

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Org, Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
 
 let stack: Stack
 beforeAll(async () => {
@@ -78,6 +79,32 @@ describe('get_or_create', () => {
     )
     expect(answers.map(({ status }) => status).sort()).toEqual([...Array(99).fill(200), 201])
     expect(new Set(answers.map(({ json }) => json.id)).size).toBe(1)
+  })
+
+  test('makes one on two replicas, too, whose sessions and terms are ended all the time', async () => {
+    await using two = await Stack.start({ replicas: 2, hosts: 0 })
+    const answered: { status: number; id: string }[] = []
+    const ask = async (caller: number) => {
+      const { url } = two.replicas[caller % 2]!
+      const answer = await waitFor('an answer', async () => {
+        const { status, json } = await send(`${url}/v1/desktops`, 'POST', { key: two.org.key, body: wanted })
+        return status < 300 && { status, id: json.id as string }
+      })
+      answered.push(answer)
+    }
+    const wanted = { tier: 'small', name: 'one', get_or_create: true }
+    const callers = Array.from({ length: 100 }, (_, caller) => ask(caller))
+    let ended = 0
+    while (answered.length < callers.length || ended === 0) {
+      ended += await two.database.endSessions('dormouse')
+      ended += await two.database.endSessions('dormouse-leadership')
+      const before = answered.length
+      await waitFor('an answer between', () => answered.length > before || answered.length === callers.length)
+    }
+    await Promise.all(callers)
+    expect(new Set(answered.map(({ id }) => id)).size).toBe(1)
+    expect(answered.filter(({ status }) => status === 201).length).toBeLessThanOrEqual(1)
+    expect(await two.database.rows(`select 1 from desktops where name = 'one'`)).toHaveLength(1)
   })
 
   test('returns the desktop unchanged, also if the tier differs; a key is looked at first', async () => {
