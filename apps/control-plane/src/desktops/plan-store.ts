@@ -22,7 +22,7 @@ export async function dueIds(db: Db, limit: number): Promise<string[]> {
     name: 'desktops-plan-due',
     text: `select id from (
              select id, due_at, row_number() over (partition by org_id order by due_at) as place from (
-               select id, org_id, due_at from desktops where due_at <= clock_timestamp() order by due_at limit ${window}
+               select id, org_id, due_at from desktops where due_at <= now() order by due_at limit ${window}
              ) due) placed
            order by place, due_at limit $1`,
     values: [limit],
