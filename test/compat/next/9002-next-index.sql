@@ -1,3 +1,3 @@
 -- outside a transaction
--- serves from 0.1.0
+-- serves from 0.2.0
 create index concurrently replicas_next on replicas (motto);
