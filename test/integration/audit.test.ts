@@ -33,6 +33,14 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(id)
     return id
   },
+  'PUT /admin/v1/orgs/:id/quotas/:name': async ({ stack, ask }) => {
+    await ask(stack.org.id, { select: 'team=qa', max_desktops: 5 })
+    return stack.org.id
+  },
+  'DELETE /admin/v1/orgs/:id/quotas/:name': async ({ stack, ask }) => {
+    await ask(stack.org.id)
+    return stack.org.id
+  },
   'POST /admin/v1/keys': async ({ stack, ask }) => (await ask('', { org_id: stack.org.id, name: 'ci' })).json.id,
   'DELETE /admin/v1/keys/:id': async ({ stack, ask }) => {
     const { id } = await stack.replica.parts.principals.createKey(stack.org.id, 'leaving')
@@ -178,7 +186,10 @@ test('every act of an operator is in the audit log: by whom, what, and to what',
   for (const [route, action] of acts.byRoute) {
     const [method, path] = route.split(' ') as [string, string]
     const ask = async (name: string, body?: object) => {
-      const answer = await stack.api(method, path.replace(/:\w+/, name), { body, key: operatorKey })
+      const answer = await stack.api(method, path.replace(/:\w+/, name).replace(':name', 'qa'), {
+        body,
+        key: operatorKey,
+      })
       expect([route, answer.status, answer.text]).toEqual([route, expect.toSatisfy((n) => n < 300), answer.text])
       return answer
     }

@@ -72,6 +72,7 @@ const routes: typeof named = [
   ['POST', () => '/v1/desktops', { body: { tier: 'small' } }],
   ['GET', () => '/v1/images', {}],
   ['GET', () => '/v1/tiers', {}],
+  ['GET', () => '/v1/quotas', {}],
   ['GET', () => '/v1/webhooks', {}],
   ['POST', () => '/v1/webhooks', { body: { url: 'https://example.com/' } }],
   ['GET', (id) => `/v1/operations/${id}`, {}],

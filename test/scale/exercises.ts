@@ -46,6 +46,7 @@ export async function exerciseCustomer(stack: Stack): Promise<Set<string>> {
   const from = new Date(Date.now() - 3_600_000).toISOString()
   await ask('GET', `/v1/usage?from=${from}&to=${new Date().toISOString()}`)
   await ask('GET', `/v1/usage?desktop_id=${made.json.id}`)
+  await ask('GET', '/v1/quotas')
   await ask('GET', '/v1/openapi.json')
   return used
 }
@@ -60,6 +61,9 @@ export async function exerciseAdmin(stack: Stack, operatorKey: string): Promise<
   const { id: org } = await ask('POST', '/orgs', { name: 'exercised' })
   await ask('GET', '/orgs')
   await ask('PATCH', `/orgs/${org}`, { max_desktops: 10 })
+  await ask('PUT', `/orgs/${org}/quotas/exercised`, { select: 'team=qa', max_desktops: 10 })
+  await ask('GET', `/orgs/${org}/quotas`)
+  await ask('DELETE', `/orgs/${org}/quotas/exercised`)
   const { id: key } = await ask('POST', '/keys', { org_id: org, name: 'exercised' })
   await ask('GET', `/keys?org_id=${org}`)
   await ask('DELETE', `/keys/${key}`)

@@ -36,6 +36,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'webhooks',
         'input',
         'mcp',
+        'quotas',
         'terminals',
       ],
       ['telemetry'],

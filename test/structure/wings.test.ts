@@ -15,6 +15,7 @@ const wings = [
   'idle',
   'input',
   'mcp',
+  'quotas',
   'schedules',
   'suspensions',
   'terminals',

@@ -16,6 +16,7 @@ import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
 import { addOffers } from './commands/offers.ts'
 import { addOperations } from './commands/operations.ts'
+import { addOwnQuotas } from './commands/quotas.ts'
 import { addResolution } from './commands/resolution.ts'
 import { addScreens } from './commands/screens.ts'
 import { addShell } from './commands/shell.ts'
@@ -80,6 +81,7 @@ export function createProgram(context: Context): Command {
   })
   addDesktops(program, context)
   addOffers(program, context)
+  addOwnQuotas(program, context)
   addTransitions(program, context)
   addExec(program, context)
   addExecs(program, context)

@@ -15,7 +15,7 @@ import { beginFollower } from './desktops/followers.ts'
 import { LifecycleBudget } from './desktops/lifecycle-budget.ts'
 import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
-import { Desktops } from './desktops/service.ts'
+import { Desktops, type DesktopsOptions } from './desktops/service.ts'
 import { quotaOf } from './desktops/store.ts'
 import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
@@ -157,6 +157,7 @@ function openRest(
   const { engine, desktops, moves, lifecycle } = openDesktops(foundation, mechanics, {
     ...{ hosts, images, offers, workLimits },
     mayWake: (desktopId) => recovery.mayWake(desktopId),
+    labelRules: () => wings.labelRules,
   })
   const recovery = new Recovery({ pool, leadership, links, hosts, desktops, alarms, log: logOf('recovery') })
   const issued = new IssuedTokens()
@@ -234,8 +235,10 @@ function openDesktops(
     offers,
     workLimits,
     mayWake,
+    labelRules,
   }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'offers' | 'workLimits'> & {
     mayWake: Recovery['mayWake']
+    labelRules: DesktopsOptions['labelRules']
   },
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
@@ -276,6 +279,7 @@ function openDesktops(
       destroy: config.destroyDeadlineMs,
     },
     mayWake,
+    labelRules,
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves, lifecycle }

@@ -4,11 +4,13 @@ import type { IdleRule } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
 import { openBulk } from './bulk/wing.ts'
 import type { Db } from './db/pool.ts'
+import { type LabelRules, noLabelRules } from './desktops/label-rules.ts'
 import { openDrains } from './drains/wing.ts'
 import type { App } from './http/app.ts'
 import { openIdle } from './idle/wing.ts'
 import { openInput } from './input/wing.ts'
 import { openMcp } from './mcp/wing.ts'
+import { openQuotas } from './quotas/wing.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import { openSchedules } from './schedules/wing.ts'
 import { openSuspensions } from './suspensions/wing.ts'
@@ -23,6 +25,7 @@ const openers = {
   idle: openIdle,
   input: openInput,
   mcp: openMcp,
+  quotas: openQuotas,
   schedules: openSchedules,
   suspensions: openSuspensions,
   terminals: openTerminals,
@@ -45,6 +48,8 @@ export interface Wing {
   /** Functions that delete old records, by the name of the records. */
   prune?: Record<string, (db: Db) => Promise<number>>
   gauges?: Gauged[]
+  /** May refuse desktops because of their labels. Of one wing at most. */
+  labelRules?: LabelRules
   /** Called if another client takes the claim on a screen. */
   onTakenOver?(): void
   /** The rules by which a host hibernates its idle desktops without contact to a leader. */
@@ -86,6 +91,7 @@ export function openWings(needs: WingNeeds) {
     attach: (upgrades: Upgrades) => {
       for (const wing of all) wing.attach?.(upgrades)
     },
+    labelRules: all.find(({ labelRules }) => labelRules)?.labelRules ?? noLabelRules,
     onTakenOver: () => {
       for (const wing of all) wing.onTakenOver?.()
     },

@@ -28,11 +28,14 @@ import type {
   OperationJson,
   OperatorKeyJson,
   OrgJson,
+  OrgQuotasJson,
   OrgsJson,
+  QuotaJson,
   RemovalJson,
   RemoveHostBody,
   ReplicaJson,
   ReturnedHostJson,
+  SetQuotaBody,
   TrustedHostJson,
   UpgradeBody,
   UpgradeJson,
@@ -167,6 +170,21 @@ const operatorKeyCalls = (http: Http) => ({
 
 type Get = <T>(call: CallOptions, route: string, query?: HttpCall['query']) => Promise<T>
 
+/** Quotas of an organisation's desktops by their labels. All changes are idempotent. */
+const quotaCalls = (http: Http, get: Get) => ({
+  listQuotas: (orgId: string, call: CallOptions = {}) => get<OrgQuotasJson>(call, path`/admin/v1/orgs/${orgId}/quotas`),
+  /** Limits how many desktops match a selector; a quota of that name is replaced. Desktops that exist stay. */
+  setQuota: (orgId: string, name: string, body: SetQuotaBody, call: CallOptions = {}) =>
+    http.json<QuotaJson>({
+      ...call,
+      method: 'PUT',
+      path: path`/admin/v1/orgs/${orgId}/quotas/${name}`,
+      ...sendJson(body),
+    }),
+  removeQuota: (orgId: string, name: string, call: CallOptions = {}) =>
+    http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/orgs/${orgId}/quotas/${name}` }),
+})
+
 const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...imageCalls(again, get) })
 /** What operators do to desktops of any organisation. */
 const desktopChanges = (http: Http) => {
@@ -267,6 +285,7 @@ export function createAdminClient(options: AdminClientOptions) {
   return {
     ...orgsAndKeys(http, post, again, get),
     ...operatorKeyCalls(http),
+    ...quotaCalls(http, get),
     /** What changes in all organisations and of all hosts, each event once: an iterator that reconnects. */
     events: (given: AdminEventsOptions = {}) => followEvents<AdminEventJson>(http, '/admin/v1/events', given),
     /** One page of the audit log, newest first; `next` is the cursor of the next page. */

@@ -45,6 +45,7 @@ test('each call of a customer has its route, method, query and body', async () =
   await client.getUsage({ start: 0, end: 1.5 })
   await client.listImages()
   await client.listTiers()
+  await client.listQuotas()
   const at = `/v1/desktops/${desktopId}`
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'GET /v1/openapi.json? ',
@@ -68,6 +69,7 @@ test('each call of a customer has its route, method, query and body', async () =
     'GET /v1/usage?start=0&end=1.5 ',
     'GET /v1/images? ',
     'GET /v1/tiers? ',
+    'GET /v1/quotas? ',
   ])
 })
 
@@ -76,6 +78,9 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.createOrg({ name: 'acme' })
   await admin.listOrgs()
   await admin.changeOrg(desktopId, { max_desktops: null })
+  await admin.listQuotas(desktopId)
+  await admin.setQuota(desktopId, 'qa', { select: 'team=qa', max_desktops: 5 })
+  await admin.removeQuota(desktopId, 'q/a')
   await admin.createKey({ org_id: desktopId, name: 'ci' })
   await admin.listKeys(desktopId)
   expect(await admin.revokeKey(operationId)).toBeUndefined()
@@ -110,6 +115,9 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'POST /admin/v1/orgs? {"name":"acme"}',
     'GET /admin/v1/orgs? ',
     `PATCH /admin/v1/orgs/${desktopId}? {"max_desktops":null}`,
+    `GET /admin/v1/orgs/${desktopId}/quotas? `,
+    `PUT /admin/v1/orgs/${desktopId}/quotas/qa? {"select":"team=qa","max_desktops":5}`,
+    `DELETE /admin/v1/orgs/${desktopId}/quotas/q%2Fa? `,
     `POST /admin/v1/keys? {"org_id":"${desktopId}","name":"ci"}`,
     `GET /admin/v1/keys?org_id=${desktopId} `,
     `DELETE /admin/v1/keys/${operationId}? `,

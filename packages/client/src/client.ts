@@ -19,6 +19,7 @@ import type {
   MutationBody,
   OfferedImagesJson,
   OperationJson,
+  OwnQuotasJson,
   RequestKind,
   ScreenJson,
   StreamBody,
@@ -192,6 +193,10 @@ export function createClient(options: ClientOptions) {
 
     /** The tiers and their sizes, the smallest first. */
     listTiers: async (call: CallOptions = {}) => http.json<TiersJson>({ ...call, method: 'GET', path: '/v1/tiers' }),
+
+    /** How many desktops the organisation may have and has: in all, and with certain labels. */
+    listQuotas: async (call: CallOptions = {}) =>
+      http.json<OwnQuotasJson>({ ...call, method: 'GET', path: '/v1/quotas' }),
 
     getDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),

@@ -10,6 +10,7 @@ import {
   type Selector,
   SelectorError,
   selectorMaxLength,
+  selectorText,
 } from './selectors.ts'
 
 const nameForm = /^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$/
@@ -68,7 +69,11 @@ export const selector = z
   .string()
   .transform((text, context): Selector => {
     try {
-      return parseSelector(text)
+      const parsed = parseSelector(text)
+      // It is kept in this form, which may be longer.
+      if (selectorText(parsed).length <= selectorMaxLength) return parsed
+      context.addIssue(`must have at most ${selectorMaxLength} characters with a space before each bracket`)
+      return z.NEVER
     } catch (error) {
       if (!(error instanceof SelectorError)) throw error
       context.addIssue(error.message)

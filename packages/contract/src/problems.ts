@@ -22,6 +22,10 @@ export const problemJson = z
       .describe('On `claim_held`, to input: whether its holder used the screen in the last 15 s'),
     operation_id: z.string().optional().describe('Where the problem concerns an operation'),
     desktop_id: z.string().optional().describe('On `name_taken`: the desktop that has the name'),
+    quota: z
+      .string()
+      .optional()
+      .describe('On `quota_exceeded`: the name of the quota; absent if it is the limit of all desktops'),
     exec_id: z.string().optional().describe('The exec that goes on, or may have begun, without this request'),
     stdout: z
       .string()

@@ -25,6 +25,7 @@ export interface RefusalRow {
     | 'since'
     | 'human_active'
     | 'exec_id'
+    | 'quota'
     | 'stdout'
     | 'stderr'
     | 'stdout_truncated'

@@ -19,6 +19,8 @@ interface Extra {
   desktop_id?: string
   /** The oldest cursor that can be read on from. */
   oldest_cursor?: string
+  /** The name of the quota that is reached; without it, the limit of all desktops. */
+  quota?: string
   /** The exec that goes on without the request. */
   exec_id?: string
   /** What a command had printed before its timeout: the beginning of each stream. */

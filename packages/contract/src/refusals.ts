@@ -107,10 +107,13 @@ export const refusals = {
     status: 409,
     what: 'the organisation has reached its limit of desktops',
     next: 'destroy some, or ask the operator for more',
-    detail: ({ limit }: { limit: number }) =>
-      limit === 0
-        ? 'the organisation’s limit is 0 desktops; ask the operator to raise it'
-        : `the organisation has reached its limit of ${limit === 1 ? '1 desktop' : `${limit} desktops`}; destroy some, or ask the operator for more`,
+    detail: ({ limit, quota }: { limit: number; quota?: string }) => {
+      const whose = quota === undefined ? 'organisation' : `quota \`${quota}\``
+      if (limit === 0) return `the ${whose}’s limit is 0 desktops; ask the operator to raise it`
+      const some = quota === undefined ? 'some' : 'some that it counts, as `GET /v1/quotas` shows'
+      return `the ${whose} has reached its limit of ${limit === 1 ? '1 desktop' : `${limit} desktops`}; destroy ${some}, or ask the operator for more`
+    },
+    fields: ['quota'],
   },
   conflict: { status: 409, from: 'host', what: 'it already exists or is in use', next: 'check it, then retry' },
   would_lose: {

@@ -7,6 +7,7 @@ import { fields, table } from '../terminal.ts'
 import { addAudit } from './admin-audit.ts'
 import { addAdminDesktop } from './admin-desktop.ts'
 import { addInvites, addKeys, addOperatorKeys } from './admin-keys.ts'
+import { addQuotas } from './admin-quotas.ts'
 import { addHostDrain } from './host-drain.ts'
 import { addHostInstall } from './host-install.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
@@ -35,7 +36,9 @@ export function addAdmin(program: Command, context: Context): void {
   addAudit(admin.command('audit'), context)
 }
 
-function addOrgs(command: Command, { operator, show, terminal: { signal } }: Context): void {
+function addOrgs(command: Command, context: Context): void {
+  const { operator, show, terminal } = context
+  const { signal } = terminal
   withJson(command.command('create'), 'dormouse admin org create acme --json')
     .description('create an organisation')
     .argument('<name>', 'its name')
@@ -78,6 +81,7 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
       const changed = await operator().changeOrg(id, { max_desktops: maxDesktops }, { signal })
       show(options, changed, () => fields({ id: changed.id, name: changed.name, 'max desktops': limitOf(changed) }))
     })
+  addQuotas(command, context)
 }
 
 function addHosts(command: Command, context: Context): void {

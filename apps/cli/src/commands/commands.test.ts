@@ -253,6 +253,29 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(shown.stderr).toContain('not shown again')
 })
 
+test('operators set, list and remove quotas of an organisation, and customers see theirs', async () => {
+  const quota = { name: 'qa', select: 'team=qa', max_desktops: 20, desktops: 3 }
+  const { dormouse, seen } = await start(({ method, path }) => {
+    if (method === 'DELETE') return { status: 204 }
+    if (path === '/v1/quotas') return { body: { max_desktops: 500, desktops: 12, quotas: [quota] } }
+    return { body: method === 'GET' ? { quotas: [quota] } : quota }
+  })
+  const admin = (...args: string[]) => dormouse(['admin', 'org', ...args])
+  const terms = ['--select', 'team=qa', '--max-desktops', '20']
+  expect((await admin('set-quota', desktopId, 'qa', ...terms)).stdout).toMatch(/\nqa +team=qa +20 +3\n$/)
+  expect(JSON.parse((await admin('set-quota', desktopId, 'qa', ...terms, '--json')).stdout)).toEqual(quota)
+  expect(JSON.parse((await admin('quotas', desktopId, '--json')).stdout)).toEqual({ quotas: [quota] })
+  expect((await admin('remove-quota', desktopId, 'qa')).stdout).toBe('qa is removed\n')
+  expect(await admin('set-quota', desktopId, 'qa', '--select', 'a')).toMatchObject({ code: exitCodes.usage })
+  expect((await dormouse(['quotas'])).stdout).toMatch(/\nall desktops +- +500 +12\nqa +team=qa +20 +3\n$/)
+  expect(seen.slice(1).map(({ method, path, body }) => `${method} ${path} ${body}`)).toEqual([
+    `PUT /admin/v1/orgs/${desktopId}/quotas/qa {"select":"team=qa","max_desktops":20}`,
+    `GET /admin/v1/orgs/${desktopId}/quotas `,
+    `DELETE /admin/v1/orgs/${desktopId}/quotas/qa `,
+    'GET /v1/quotas ',
+  ])
+})
+
 test('operators make, list, change and revoke their own keys, and revoke invitations', async () => {
   const time = '2026-01-02T03:04:05.678Z'
   const key = { id: operationId, name: 'ops', role: 'metrics', created_at: time, expires_at: null, revoked_at: null }

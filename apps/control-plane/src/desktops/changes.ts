@@ -1,7 +1,8 @@
 // What a PATCH changes of a desktop: each part of the service says which columns its fields set.
-import { type ChangeDesktopBody, labelsMax, Refusal, refuse, refuseField } from '@dormouse/contract'
+import { type ChangeDesktopBody, type Labels, labelsMax, Refusal, refuse, refuseField } from '@dormouse/contract'
 import { type Db, sqlState } from '../db/pool.ts'
 import { idleChanges } from './idle-settings.ts'
+import type { LabelCheck } from './label-rules.ts'
 import { planChanges } from './plans.ts'
 import { type Assignment, assign, type DesktopRow, findByName } from './store.ts'
 
@@ -11,10 +12,16 @@ type Change = (body: ChangeDesktopBody, desktop: DesktopRow) => Assignment[]
 const parts: readonly Change[] = [idleChanges, nameChanges, labelChanges, planChanges]
 
 /** Changes the desktop. The caller has locked the row. */
-export async function change(db: Db, desktop: DesktopRow, body: ChangeDesktopBody): Promise<DesktopRow> {
+export async function change(
+  db: Db,
+  desktop: DesktopRow,
+  body: ChangeDesktopBody,
+  checkLabels?: LabelCheck,
+): Promise<DesktopRow> {
   if (desktop.state === 'destroyed')
     refuse('wrong_state', 'the desktop is destroyed; create another', { state: desktop.state })
   if (body.name) await requireFree(db, desktop, body.name)
+  if (body.labels) await checkLabels?.(desktop.labels, merged(desktop.labels, body.labels))
   return assign(
     db,
     desktop.id,
@@ -28,11 +35,14 @@ function nameChanges({ name }: ChangeDesktopBody): Assignment[] {
 
 function labelChanges({ labels }: ChangeDesktopBody, desktop: DesktopRow): Assignment[] {
   if (labels === undefined) return []
-  const merged: Record<string, string | null> = { ...desktop.labels, ...labels }
-  const kept = Object.entries(merged).filter(([, value]) => value !== null)
+  return [{ column: 'labels', value: JSON.stringify(merged(desktop.labels, labels)) }]
+}
+
+function merged(labels: Labels, changes: Record<string, string | null>): Labels {
+  const kept = Object.entries({ ...labels, ...changes }).filter((entry): entry is [string, string] => entry[1] !== null)
   if (kept.length > labelsMax)
     refuseField('labels', `would be ${kept.length}, and a desktop has at most ${labelsMax}; remove some by \`null\``)
-  return [{ column: 'labels', value: JSON.stringify(Object.fromEntries(kept)) }]
+  return Object.fromEntries(kept)
 }
 
 async function requireFree(db: Db, desktop: DesktopRow, name: string): Promise<void> {

@@ -24,7 +24,7 @@ test('with creates that succeed, fail and are replayed in any order, the limit i
         await turns(readTakes)
         const seen = Math.min(desktops, limit)
         await turns(readTakes)
-        return { limit, desktops: seen }
+        return { limit, desktops: seen, hasQuotas: false }
       }
       const quota = new Quota({ leadership: { require: () => undefined, term: undefined }, read, trustMs: 60_000 })
       const one = async ({ arrives, commits, answers, end }: (typeof fates)[number]) => {
@@ -65,7 +65,7 @@ test('each term counts from the database again: another leader may have made des
   const term = { epoch: 1, signal: new AbortController().signal }
   let desktops = 0
   const leadership = { require: () => undefined, term }
-  const quota = new Quota({ leadership, read: async () => ({ limit: 5, desktops }), trustMs: 60_000 })
+  const quota = new Quota({ leadership, read: async () => ({ limit: 5, desktops, hasQuotas: false }), trustMs: 60_000 })
   const create = () =>
     quota.within(
       'org',
@@ -84,7 +84,7 @@ test('a count that takes longer than it is trusted is still used', async () => {
     const ends = performance.now() + 5
     while (performance.now() < ends) await turn()
     if (++reads > 3) throw new Error('the count is read again and again')
-    return { limit: 2, desktops: 0 }
+    return { limit: 2, desktops: 0, hasQuotas: false }
   }
   const quota = new Quota({ leadership: { require: () => undefined, term: undefined }, read, trustMs: 1 })
   const answer = await quota.within(

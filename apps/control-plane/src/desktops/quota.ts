@@ -2,10 +2,17 @@
 // the database. A create below the quota takes no lock. Knows neither HTTP nor tables.
 import type { Leadership } from '../leadership/leadership.ts'
 
+export interface QuotaRead {
+  limit: number
+  /** Counted up to the limit. */
+  desktops: number
+  /** Whether it has quotas of desktops by their labels, too. */
+  hasQuotas: boolean
+}
+
 export interface QuotaOptions {
   leadership: Pick<Leadership, 'require' | 'term'>
-  /** The organisation's limit and its desktops, counted up to the limit. */
-  read(orgId: string): Promise<{ limit: number; desktops: number }>
+  read(orgId: string): Promise<QuotaRead>
   /** How long a count is used. If an operator changes a limit, the change takes effect after this time. */
   trustMs?: number
 }
@@ -14,6 +21,7 @@ export interface QuotaOptions {
 interface Account {
   epoch: number
   limit: number
+  hasQuotas: boolean
   /** Desktops that may still be created: never too many, but perhaps too few if creates were in flight during the count. */
   free: number
   exact: boolean
@@ -38,16 +46,19 @@ export class Quota {
     if (account) distrust(account)
   }
 
-  /** Calls `make` if the quota allows another desktop, otherwise `full` with the limit. */
+  /**
+   * Calls `make` if the quota allows another desktop, and says whether there are quotas by labels; otherwise `full` with the
+   * limit.
+   */
   async within<T extends { made: boolean }>(
     orgId: string,
-    make: () => Promise<T>,
+    make: (hasQuotas: boolean) => Promise<T>,
     full: (limit: number) => Promise<T>,
   ): Promise<T> {
     const account = await this.#take(orgId)
     if (typeof account === 'number') return full(account)
     try {
-      const done = await make()
+      const done = await make(account.hasQuotas)
       if (!done.made) account.free++
       return done
     } catch (error) {
@@ -82,7 +93,7 @@ export class Quota {
     const epoch = this.#options.leadership.term?.epoch ?? 0
     const known = this.#accounts.get(orgId)
     if (known?.epoch === epoch) return known
-    const none = { limit: 0, free: 0, exact: false, underWay: 0, trustedUntil: 0, reading: undefined }
+    const none = { limit: 0, hasQuotas: false, free: 0, exact: false, underWay: 0, trustedUntil: 0, reading: undefined }
     const account: Account = { ...none, epoch, waiting: [] }
     this.#accounts.set(orgId, account)
     return account
@@ -101,10 +112,10 @@ export class Quota {
     const { underWay } = account
     account.trustedUntil = Number.POSITIVE_INFINITY
     try {
-      const { limit, desktops } = await this.#options.read(orgId)
+      const { limit, desktops, hasQuotas } = await this.#options.read(orgId)
       // The time counts from the end of the read, so that a slow count is still used by the creates that waited for it.
       if (account.trustedUntil > 0) account.trustedUntil = performance.now() + (this.#options.trustMs ?? 1_000)
-      Object.assign(account, { limit, free: limit - desktops - underWay, exact: underWay === 0 })
+      Object.assign(account, { limit, hasQuotas, free: limit - desktops - underWay, exact: underWay === 0 })
     } catch (error) {
       distrust(account)
       throw error

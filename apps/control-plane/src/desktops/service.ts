@@ -10,6 +10,7 @@ import {
   type OperationJson,
   type OperationRequester,
   Refusal,
+  type RefusalCode,
   type RequestKind,
   refusals,
   refuse,
@@ -33,6 +34,7 @@ import type { Customer } from '../principals/service.ts'
 import { isSuspended } from '../principals/store.ts'
 import { alreadyDone } from './already.ts'
 import { change, isNameTaken, nameTaken } from './changes.ts'
+import type { BeginCheck, LabelRules } from './label-rules.ts'
 import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } from './line.ts'
 import { planOfNew, requireReadable } from './plans.ts'
@@ -63,6 +65,8 @@ export interface DesktopsOptions {
   deadlineMs: Record<RequestKind, number>
   /** Whether to retry a wake that was refused because its desktop is awake. */
   mayWake(desktopId: string): Promise<boolean>
+  /** What may refuse labels. */
+  labelRules(): LabelRules
 }
 
 /** Whether the answer is an earlier record with the same Idempotency-Key, and whether the request's body was the same. */
@@ -73,6 +77,20 @@ interface Created {
   replay: Replay
   /** Whether this request made it. */
   made: boolean
+}
+
+interface CreateWish {
+  plan: store.NewPlan
+  key: string | null
+  fingerprint: Buffer
+  /** Whether quotas may count it by its labels. */
+  hasQuotas: boolean
+}
+
+/** A create that was refused. */
+interface Refused {
+  made: false
+  refusal: Refusal
 }
 
 export interface TransitionRequest {
@@ -147,27 +165,26 @@ export class Desktops {
     const plan = refusalOr(() => planOfNew(body))
     if (plan instanceof Refusal) return earlierOr(() => refuseWith(plan))
     const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
-    const makeWithinBudget = async () => {
+    const makeWithinBudget = async (hasQuotas: boolean): Promise<Created | Refused> => {
       const over = this.#options.lifecycle.take(caller.orgId)
       if (over) return earlierOr(() => refuseWith(over))
-      const done = await this.#make(caller, body, { plan, key, fingerprint })
+      const wish = { plan, key, fingerprint, hasQuotas }
+      const done = await this.#make(caller, body, wish).catch(refusedBy('quota_exceeded'))
       if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
       return done
     }
-    return this.#options.quota
-      .within(caller.orgId, makeWithinBudget, (limit) => earlierOr(() => full(limit)))
-      .catch((error) => {
-        if (!isOfSuspended(error)) throw error
-        return earlierOr(() => refuseWith(error))
-      })
+    const done = await this.#options.quota
+      .within<Created | Refused>(caller.orgId, makeWithinBudget, (limit) => earlierOr(() => full(limit)))
+      .catch(refusedBy('org_suspended'))
+    return 'refusal' in done ? earlierOr(() => refuseWith(done.refusal)) : done
   }
 
   async #make(
     caller: Customer,
     body: CreateDesktopBody,
-    { plan, key, fingerprint }: { plan: store.NewPlan; key: string | null; fingerprint: Buffer },
+    { plan, key, fingerprint, hasQuotas }: CreateWish,
   ): Promise<Created> {
-    const { leadership, tiers, offers, defaultIdleTimeoutSecs, pool } = this.#options
+    const { tiers, offers, defaultIdleTimeoutSecs, pool } = this.#options
     const id = newId()
     const find = async () => {
       const row = await store.find(pool, caller.orgId, id)
@@ -190,16 +207,31 @@ export class Desktops {
     // The desktop that has the name may be destroyed between the two statements. Then the name is free.
     for (;;) {
       const inserted = await readBack(pool, key, find, () =>
-        leadership.transactionAtOnce(async (tx) => {
-          const row = await store.insert(tx, desktop)
-          return row && made(row)
-        }),
+        hasQuotas
+          ? this.#options.labelRules().create(caller.orgId, desktop.labels, (begin) => this.#insert(desktop, begin))
+          : this.#insert(desktop),
       )
       const earlier = inserted ?? (await this.#earlier(caller, body, key, fingerprint))
       if (earlier) return earlier
       const holder = body.name && (await retryWhileUnavailable(() => store.findByName(pool, caller.orgId, body.name!)))
       if (holder) throw nameTaken(holder)
     }
+  }
+
+  /** Undefined if the key or the name is in use. */
+  async #insert(desktop: store.NewDesktop, begin?: BeginCheck): Promise<Created | undefined> {
+    const { leadership } = this.#options
+    const insert = async (tx: Db) => {
+      const row = await store.insert(tx, desktop)
+      return row && made(row)
+    }
+    if (!begin) return leadership.transactionAtOnce(insert)
+    return leadership.transaction(async (tx) => {
+      const check = await begin(tx)
+      await check(null, desktop.labels)
+      tx.last()
+      return insert(tx)
+    })
   }
 
   /** The desktop that the organisation has created with this key; with `get_or_create`, the one with this name. */
@@ -279,10 +311,16 @@ export class Desktops {
   /** Changes what the body names, all of it or nothing. */
   async change(caller: Pick<Customer, 'orgId'>, id: string, body: ChangeDesktopBody): Promise<DesktopRow> {
     requireReadable(body)
-    const attempt = () =>
-      this.#options.leadership.transaction(async (tx) =>
-        change(tx, (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound(), body),
-      )
+    const { leadership, labelRules } = this.#options
+    const transact = (begin?: BeginCheck) =>
+      leadership.transaction(async (tx) => {
+        const [found, check] = await together([
+          store.lock(tx, caller.orgId, id),
+          begin?.(tx) ?? Promise.resolve(undefined),
+        ])
+        return change(tx, found ?? refuseNotFound(), body, check)
+      })
+    const attempt = () => (body.labels ? labelRules().change(caller.orgId, transact) : transact())
     // A name that was taken in the same moment is found by the second attempt.
     return attempt().catch((error: unknown) => (isNameTaken(error) ? attempt() : Promise.reject(error)))
   }
@@ -448,7 +486,13 @@ const inputOf = (kind: RequestKind, { discardMemory, onHost, idle }: TransitionR
   ...(idle && { ifIdle: idle.condition }),
 })
 
-const isOfSuspended = (error: unknown): error is Refusal => error instanceof Refusal && error.code === 'org_suspended'
+/** Turns a refusal with this code into a value. */
+const refusedBy =
+  (code: RefusalCode) =>
+  (error: unknown): Refused => {
+    if (error instanceof Refusal && error.code === code) return { made: false, refusal: error }
+    throw error
+  }
 
 /** What it returns, or the refusal that it throws. */
 function refusalOr<T>(make: () => T): T | Refusal {

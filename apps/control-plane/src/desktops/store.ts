@@ -14,6 +14,7 @@ import {
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { selected } from '../db/selection.ts'
+import type { QuotaRead } from './quota.ts'
 import { inProgress } from './states.ts'
 
 export interface DesktopRow {
@@ -116,13 +117,14 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
   return rows[0]
 }
 
-/** The organisation's limit, and its desktops counted up to that limit. Refuses if the organisation is suspended. */
-export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise<{ limit: number; desktops: number }> {
-  const { rows } = await db.query<{ limit: number; desktops: number; suspended: boolean }>({
+/** The organisation's limit, its desktops counted up to that limit, and whether it has quotas by selector. Refuses if the organisation is suspended. */
+export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise<QuotaRead> {
+  const { rows } = await db.query<QuotaRead & { suspended: boolean }>({
     name: 'desktops-quota',
     text: `select o.max as "limit", (
              select count(*)::int from (
-               select 1 from desktops where org_id = $1 and state <> 'destroyed' limit o.max) counted) as desktops, o.suspended
+               select 1 from desktops where org_id = $1 and state <> 'destroyed' limit o.max) counted) as desktops,
+             exists (select from org_quotas where org_id = $1) as "hasQuotas", o.suspended
            from (select coalesce(max(max_desktops), $2::int) as max, count(suspended_at) > 0 as suspended
                  from organisations where id = $1) o`,
     values: [orgId, byDefault],

@@ -34,7 +34,7 @@ const outwards = ({ code, detail, extra }: Refusal): Refusal =>
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
   const { field, state, claim, holder, since, human_active, operation_id, cause_code, oldest_cursor } = extra
-  const { desktop_id, exec_id, stdout, stderr, stdout_truncated, stderr_truncated } = extra
+  const { desktop_id, quota, exec_id, stdout, stderr, stdout_truncated, stderr_truncated } = extra
   return {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
@@ -52,6 +52,7 @@ export function problemOf(refusal: Refusal): ProblemJson {
     cause_code,
     oldest_cursor,
     desktop_id,
+    quota,
     exec_id,
     stdout,
     stderr,

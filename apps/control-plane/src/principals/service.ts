@@ -292,7 +292,8 @@ export class Principals {
 
 const credentialIn = (header = ''): string | undefined => /^Bearer +(\S+) *$/i.exec(header)?.[1]
 
-const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` lists them')
+export const unknownOrg = () =>
+  refuse('not_found', 'there is no such organisation; `dormouse admin org list` lists them')
 
 const unknownKey = (kind: KeyKind) =>
   refuse(
