@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseDestination } from '@dormouse/agent/driver/libvirt/allowed-destinations.ts'
 import { Firewall } from '@dormouse/agent/driver/libvirt/firewall.ts'
+import { GuestLimits } from '@dormouse/agent/driver/libvirt/guest-limits.ts'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openPrivateHost, type PrivateHost } from '../../scripts/testbed/private-host.ts'
@@ -151,4 +152,50 @@ test('changed rules are restored, another installation’s are left alone, and r
   expect(await answering(['10.200.0.2:8080'])).toEqual([])
   await mine.remove()
   expect(await sh('nft list tables')).not.toContain('dormouse')
+})
+
+const limits = () =>
+  new GuestLimits({ table: 'dormouse_t_shares', bridge: 'dmt' }, createLog({ name: 'test', level: 'silent' }), nft)
+const [guestIp, neighbourIp] = ['10.9.0.11', '10.9.0.12']
+const unlimited = { packets_per_second: null, connections: null, kibPerSecond: null }
+
+/** How many connections it gets that it keeps. */
+const opened = async (count: number, from = 'guest') =>
+  Number(await sh(`exec ip netns exec ${from} perl -MIO::Socket::INET -e '${opener}' ${count}`))
+const opener = `for(1..shift){push @s,grep{$_}IO::Socket::INET->new(PeerAddr=>"203.0.113.2:8080",Timeout=>2)}print scalar(@s)`
+
+test('a guest has no more connections than its share, and its neighbour has its own', async () => {
+  await limits().set({ ip: guestIp, ...unlimited, connections: 5 })
+  await limits().set({ ip: neighbourIp, ...unlimited, connections: 8 })
+  expect(await Promise.all([opened(6), opened(9, 'neighbour')])).toEqual([5, 8])
+  await limits().set({ ip: guestIp, ...unlimited })
+  expect(await opened(12)).toBe(12)
+})
+
+/** How many of 300 packets come through that the guest sends at once. */
+async function through(): Promise<number> {
+  await sh('rm -f /run/counts')
+  const heard = host.exec('ip', 'netns', 'exec', 'outside', 'perl', '-e', counter)
+  await sh('until [ -e /run/counts ]; do :; done')
+  await sh(`exec ip netns exec guest perl -e '${flood}' 300 data`)
+  await sh(`exec perl -e '${flood}' 1 end`)
+  return Number(await heard)
+}
+const counter = `socket(S,2,2,0);bind(S,pack("SnC4x8",2,9,0,0,0,0))or die$!;open(R,">","/run/counts");close(R);alarm 60;
+while(defined recv(S,$b,2000,0)){last if $b eq"end";$n++}print$n+0`
+const flood = `socket(S,2,2,0);($n,$w)=@ARGV;send(S,$w,0,pack("SnC4x8",2,9,203,0,113,2))for 1..$n`
+
+test('packets and bytes over a guest’s share are dropped, and limits that were removed are set again', async () => {
+  expect(await through()).toBe(300)
+  await limits().set({ ip: guestIp, ...unlimited, packets_per_second: 10 })
+  const fewer = await through()
+  expect([fewer > 0, fewer < 150]).toEqual([true, true])
+  await limits().set({ ip: guestIp, ...unlimited, kibPerSecond: 1 })
+  expect(await through()).toBeLessThan(150)
+  const listed = () => sh('nft -s list table inet dormouse_t_shares')
+  const [before, later] = [await listed(), limits()]
+  await later.ensure()
+  await sh('nft delete table inet dormouse_t_shares')
+  await later.ensure()
+  expect(await listed()).toBe(before)
 })

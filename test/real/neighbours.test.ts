@@ -21,11 +21,14 @@ let theirs: Party
 let gateway: Party
 beforeAll(async () => {
   await makeNetworkedImage()
-  instance = await Instance.start({ DORMOUSE_TIER_SMALL: '1,256,10', DORMOUSE_HEARTBEAT_SECS: '1' }, [
-    '--simulated',
-    '1',
-    '--no-tour',
-  ])
+  instance = await Instance.start(
+    {
+      DORMOUSE_TIER_SMALL: '1,256,10',
+      DORMOUSE_TIER_SMALL_SHARES: 'network=25,packets=5000,connections=300',
+      DORMOUSE_HEARTBEAT_SECS: '1',
+    },
+    ['--simulated', '1', '--no-tour'],
+  )
   networked = await NetworkedHost.start(instance, networkedImagesDir)
   around = await Surroundings.of(networked)
   ;[intruder, victim] = await Promise.all([networkedDesktop(instance), networkedDesktop(instance)])
@@ -125,6 +128,23 @@ test('DHCP gives it only its own address, and it cannot release another’s', as
   const inShort = ({ mac, ip }: { mac?: string; ip: string }) => `${mac} ${ip}`
   expect((await around.leases()).map(inShort).sort()).toEqual([own, theirs].map(inShort).sort())
   expect(await guest(victim, 'udhcpc -i eth0 -n -q -t 3 2>&1')).toContain(`lease of ${theirs.ip} obtained`)
+})
+
+test('the host limits what each guest sends, opens and transfers to the shares of its tier', async () => {
+  const listed = await around.exec('sh', '-c', 'nft -s list ruleset')
+  const chain = (way: string, { ip }: Party) =>
+    new RegExp(`chain ${way}_${ip.replaceAll('.', '_')} \\{([^}]*)\\}`).exec(listed)?.[1]
+  for (const party of [own, theirs]) {
+    expect(chain('from', party)).toContain('limit rate over 5000/second')
+    expect(chain('from', party)).toContain('ct count over 300')
+  }
+  // The traffic by libvirt, or by these rules too if the kernel lacks what libvirt needs.
+  const classes = await around.exec(
+    'sh',
+    '-c',
+    'for port in /sys/class/net/vnet*; do tc class show dev ${port##*/}; done',
+  )
+  expect(`${classes}${chain('to', own)}`).toMatch(/rate (over 3052 kbytes|2500\dKbit)/)
 })
 
 test('a deleted firewall is restored, and the other installation’s is left alone', async () => {

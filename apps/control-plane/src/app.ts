@@ -8,6 +8,7 @@ import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
+import { sharesOfTiers } from './desktops/shares.ts'
 import { archiveRoutes } from './guest/archive-routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
 import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
@@ -216,13 +217,13 @@ function healthRoutes(app: App, readiness: Readiness): void {
   })
 }
 
-function tiersOf({ tierSmall, tierDefault, tierLarge }: Config): TierJson[] {
-  return Object.entries({ small: tierSmall, default: tierDefault, large: tierLarge } as const).map(([tier, size]) => ({
-    tier: tier as TierJson['tier'],
-    vcpus: size.vcpus,
-    memory_mib: size.memoryMiB,
-    disk_gib: size.diskGiB,
-  }))
+function tiersOf(config: Config): TierJson[] {
+  const { tierSmall, tierDefault, tierLarge } = config
+  const shares = sharesOfTiers(config)
+  return Object.entries({ small: tierSmall, default: tierDefault, large: tierLarge } as const).map(([name, size]) => {
+    const tier = name as TierJson['tier']
+    return { tier, vcpus: size.vcpus, memory_mib: size.memoryMiB, disk_gib: size.diskGiB, shares: shares[tier] }
+  })
 }
 
 function countMismatches(registry: Registry): () => void {

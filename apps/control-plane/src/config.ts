@@ -1,6 +1,7 @@
 // The settings, each with a default if one can work. Read once, at the start.
 import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
+import { parseShares, usualText } from './desktops/shares.ts'
 import { areProxies } from './http/addresses.ts'
 import { isFetchable } from './principals/issuer.ts'
 
@@ -41,6 +42,21 @@ const tier = (name: string, fallback: string) =>
       .transform((text) => {
         const [vcpus, memoryMiB, diskGiB] = text.split(',').map(Number) as [number, number, number]
         return { vcpus, memoryMiB, diskGiB }
+      }),
+  )
+
+const tierShares = (name: string, vcpus: number) =>
+  setting(
+    `DORMOUSE_TIER_${name.toUpperCase()}_SHARES`,
+    `what a desktop of the tier ${name} gets of its host while others want the same, from its next wake on: cpu (a weight), iops, disk (MiB/s), network (Mbit/s), packets (per second), connections. What is left out keeps its default, 0 is no limit, and off limits nothing`,
+    z
+      .string()
+      .default(usualText(vcpus))
+      .transform((text, context) => {
+        const parsed = parseShares(text, vcpus)
+        if (typeof parsed !== 'string') return parsed
+        context.addIssue({ code: 'custom', message: parsed })
+        return z.NEVER
       }),
   )
 
@@ -114,6 +130,9 @@ const settings = z.object({
   tierSmall: tier('small', '1,512,10'),
   tierDefault: tier('default', '2,2048,20'),
   tierLarge: tier('large', '4,4096,40'),
+  tierSmallShares: tierShares('small', 1),
+  tierDefaultShares: tierShares('default', 2),
+  tierLargeShares: tierShares('large', 4),
   wakeDeadlineMs: ms('DORMOUSE_WAKE_DEADLINE_SECS', 180, 'how long a wake may take; progress extends it'),
   hibernateDeadlineMs: ms(
     'DORMOUSE_HIBERNATE_DEADLINE_SECS',

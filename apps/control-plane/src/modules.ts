@@ -16,6 +16,7 @@ import { LifecycleBudget } from './desktops/lifecycle-budget.ts'
 import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
 import { Desktops, type DesktopsOptions } from './desktops/service.ts'
+import { sharesOfTiers } from './desktops/shares.ts'
 import { quotaOf } from './desktops/store.ts'
 import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
@@ -255,7 +256,10 @@ function openDesktops(
       onHost: (hostId) => workLimits.of(hostId),
       limitMs: config.queueLimitMs,
     }),
-    definitions: operationKinds({ leadership, hosts, images, links, relays, graceMs: config.destroyGraceMs, quota }),
+    definitions: operationKinds({
+      ...{ leadership, hosts, images, links, relays, quota, graceMs: config.destroyGraceMs },
+      shares: sharesOfTiers(config),
+    }),
     failpoints,
     log: logOf('operations'),
     observer: telemetry.operations,

@@ -64,6 +64,7 @@ export type {
   ScheduleJson,
   ScreenJson,
   SetQuotaBody,
+  Shares,
   StartExecBody,
   StreamBody,
   StreamClaim,

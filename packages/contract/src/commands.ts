@@ -10,6 +10,7 @@ import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
+import { shares } from './shares.ts'
 import { streamClaim } from './streams.ts'
 import { upgradeCommands } from './upgrades.ts'
 
@@ -30,6 +31,8 @@ export const desktopSpec = z.object({
   memoryMiB: z.int().min(16),
   diskGiB: z.int().min(1),
   imageVersion: z.string(),
+  /** What it gets while others want the same. Without it the host limits nothing. An agent of release 0.1 ignores it. */
+  shares: shares.optional(),
 })
 export type DesktopSpec = z.infer<typeof desktopSpec>
 

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { tier, time } from './desktops.ts'
 import { id } from './ids.ts'
+import { shares } from './shares.ts'
 
 /** Letters, digits and some punctuation, so that a name never becomes a path and never contains an `@`. */
 const plainName = z
@@ -122,19 +123,28 @@ export const offeredImagesJson = z.object({ images: z.array(offeredImageJson) })
 })
 export type OfferedImagesJson = z.infer<typeof offeredImagesJson>
 
-/** The size of a tier. */
+const exampleTier = {
+  tier: 'small',
+  vcpus: 1,
+  memory_mib: 512,
+  disk_gib: 10,
+  shares: shares.meta()?.examples?.[0],
+}
+
+/** The size of a tier, and what its desktops get of their hosts. */
 export const tierJson = z
   .object({
     tier,
     vcpus: z.int().min(1).describe('Virtual processors'),
     memory_mib: z.int().min(1),
     disk_gib: z.int().min(1),
+    shares,
   })
-  .meta({ id: 'Tier', examples: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] })
+  .meta({ id: 'Tier', examples: [exampleTier] })
 export type TierJson = z.infer<typeof tierJson>
 
 export const tiersJson = z.object({ tiers: z.array(tierJson) }).meta({
   id: 'TierList',
-  examples: [{ tiers: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] }],
+  examples: [{ tiers: [exampleTier] }],
 })
 export type TiersJson = z.infer<typeof tiersJson>

@@ -19,7 +19,7 @@ import {
 import { isLibvirtError } from './errors.ts'
 import { type Migration, migrationParams } from './migration.ts'
 import type { Args, DomainRef, ProcedureName, Result } from './protocol.ts'
-import { flagsOf, nameOf, textParams, type Values, valuesOf } from './values.ts'
+import { flagsOf, nameOf, numberParams, textParams, type Values, valuesOf } from './values.ts'
 
 export type DomainStateName = keyof typeof domainState | 'unknown'
 
@@ -222,6 +222,27 @@ export class Domain {
   async resizeDisk(disk: string, bytes: number): Promise<void> {
     const args = { domain: this.ref, disk, bytes: BigInt(bytes), flags: blockResizeFlag.bytes }
     await this.#change('domainBlockResize', args)
+  }
+
+  /** The weight of the running domain among the host's processes, in the numbers of the host's cgroups. */
+  async setCpuShares(shares: number): Promise<void> {
+    const params = numberParams({ cpu_shares: shares }, 'u64')
+    await this.#change('domainSetSchedulerParametersFlags', { domain: this.ref, params, flags: affect.live })
+  }
+
+  /** Limits the running domain's use of a disk, in libvirt's names, such as `total_iops_sec`; 0 is no limit. What is left out stays. */
+  async setBlockIoTune(disk: string, limits: Record<string, number>): Promise<void> {
+    const args = { domain: this.ref, disk, params: numberParams(limits, 'u64'), flags: affect.live }
+    await this.#change('domainSetBlockIoTune', args)
+  }
+
+  /**
+   * Limits the traffic of a running domain's interface, which its MAC address or its device names, in libvirt's names, such as
+   * `inbound.average` in KiB/s; an average of 0 is no limit.
+   */
+  async setInterfaceParameters(device: string, limits: Record<string, number>): Promise<void> {
+    const args = { domain: this.ref, device, params: numberParams(limits, 'u32'), flags: affect.live }
+    await this.#change('domainSetInterfaceParameters', args)
   }
 
   /** Sets the guest's clock through its agent. With `sync` the guest takes the time of its own RTC instead. */

@@ -176,6 +176,9 @@ export const procedures = {
   domainAttachDeviceFlags: procedure(160, { domain, xml, flags }, {}),
   domainDetachDeviceFlags: procedure(161, { domain, xml, flags }, {}),
   domainBlockResize: procedure(251, { domain, disk: text, bytes: u64, flags }, {}),
+  domainSetSchedulerParametersFlags: procedure(219, { domain, params, flags }, {}),
+  domainSetBlockIoTune: procedure(252, { domain, disk: text, params, flags }, {}),
+  domainSetInterfaceParameters: procedure(256, { domain, device: text, params, flags }, {}),
   domainSetTime: procedure(338, { domain, seconds: i64, nanoseconds: u32, flags }, {}),
   domainGetJobStats: procedure(298, { domain, flags }, { type: i32, params }),
   domainGetJobInfo: procedure(

@@ -23,6 +23,14 @@ export function textParams(values: Record<string, string | undefined>): TypedPar
   )
 }
 
+/** Whole numbers, all of the same type. */
+export function numberParams(values: Record<string, number>, type: 'u32' | 'u64'): TypedParam[] {
+  return Object.entries(values).map(([name, value]) => ({
+    name,
+    value: type === 'u32' ? { type, value } : { type, value: BigInt(value) },
+  }))
+}
+
 /** The flags whose condition holds, or-ed. */
 export function flagsOf<G extends Record<string, number>>(
   group: G,

@@ -75,6 +75,7 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
     await failpoints.hit('first-wake.after-copy')
     turn.signal.throwIfAborted()
     await driver.templates.start(template, mark, path)
+    await driver.setShares(desktopId, spec.shares)
     return { keys }
   })
   if (!begun) refuse('hypervisor_failed', 'the template was removed meanwhile')

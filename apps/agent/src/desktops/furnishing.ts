@@ -80,6 +80,8 @@ export class Furnishing {
     await memory.removeCopy(desktopId)
     await growDisk(this.#deps, turn)
     await failpoints.hit('furnish.before-plug')
-    return { address: await driver.templates.plug(desktopId) }
+    const address = await driver.templates.plug(desktopId)
+    await driver.setShares(desktopId, turn.entry().spec?.shares)
+    return { address }
   }
 }

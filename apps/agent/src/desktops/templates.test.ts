@@ -61,6 +61,24 @@ test('a desktop that began with a template sleeps, wakes, boots again and ends a
   expect(await bench.driver.disks()).not.toContain(id)
 })
 
+test('a desktop that begins with a template has its shares, also of the network port that it gets later', async () => {
+  await using bench = await start()
+  await made(bench)
+  const [id, plugged] = [newId(), Promise.withResolvers<void>()]
+  const shares = { cpu_weight: 7, disk_iops: 8, disk_mib_per_second: null, network_mbit_per_second: 9 }
+  const shared = { ...spec, shares: { ...shares, packets_per_second: null, connections: null } }
+  bench.failpoints.set('furnish.before-plug', async () => {
+    expect(bench.driver.sharesOf(id)).toEqual(shared.shares)
+    // What a port did not have when they were set first.
+    await bench.driver.setShares(id, undefined)
+    plugged.resolve()
+  })
+  expect(await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', shared)).toMatchObject({ path: 'template' })
+  await plugged.promise
+  await until(() => isFurnished(bench, id))
+  expect(bench.driver.sharesOf(id)).toEqual(shared.shares)
+})
+
 test.each(['template.after-boot', 'template.after-seal', 'template.after-save', 'template.before-rename'])(
   'an agent that dies at %s leaves no template, and the next boot makes one',
   async (name) => {

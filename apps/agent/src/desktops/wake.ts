@@ -132,6 +132,7 @@ async function adopt(deps: WakeDeps, turn: Turn, now: Situation, { spec }: WakeR
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await driver.setMark(markOf(deps, turn.fence))
+  await driver.setShares(desktopId, spec.shares)
   if (now.domain?.state === 'paused') await driver.resumeKept(desktopId)
   await failpoints.hit('wake.after-resume')
   return note.wokeFrom
@@ -199,10 +200,14 @@ async function restore(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<
 
 /** Compares the digest while the hypervisor reads the same file; both have ended when this returns or throws. */
 async function restoreAndCompare(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<void> {
-  await together([
-    deps.memory.verifyDigest(image, turn.signal),
-    deps.driver.restorePaused(turn.fence.desktopId, image.path, markOf(deps, turn.fence)),
-  ])
+  await together([deps.memory.verifyDigest(image, turn.signal), restoreLimited(deps, turn, image)])
+}
+
+/** It has its shares before it runs. */
+async function restoreLimited(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<void> {
+  const { desktopId } = turn.fence
+  await deps.driver.restorePaused(desktopId, image.path, markOf(deps, turn.fence))
+  await deps.driver.setShares(desktopId, turn.entry().spec?.shares)
 }
 
 async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<ResumedFrom> {
@@ -215,6 +220,7 @@ async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await deps.driver.startCold(spec, markOf(deps, turn.fence))
+  await deps.driver.setShares(turn.fence.desktopId, spec.shares)
   // Not synced: if it is lost, the next boot reports that it came from the image.
   await turn.note({ disk: 'used' }, { unsynced: true })
   await failpoints.hit('wake.after-resume')

@@ -1,7 +1,7 @@
 // The only access to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, turns
 // or fences, only the mark that it writes. What a wake or a hibernation is, is decided in `desktops`.
 import type { Duplex } from 'node:stream'
-import type { DesktopId, DesktopSpec, HostFacts, Observation } from '@dormouse/contract'
+import type { DesktopId, DesktopSpec, HostFacts, Observation, Shares } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { ImageStore } from '../images/store.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
@@ -108,6 +108,11 @@ export interface Driver {
   resume(desktopId: DesktopId): Promise<void>
   suspend(desktopId: DesktopId): Promise<void>
   setMark(mark: Mark): Promise<void>
+  /**
+   * Gives the domain its shares of the host from now on; without shares, nothing limits it. Never throws: what the host cannot
+   * limit is logged, and shown in its facts.
+   */
+  setShares(desktopId: DesktopId, shares: Shares | undefined): Promise<void>
   /** Ends the process at once and removes the definition; does nothing if there is neither. */
   kill(desktopId: DesktopId): Promise<void>
   /** Resolves when no save is in progress, including one that an earlier agent process began. */

@@ -22,6 +22,7 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
   }
   if (move) {
     await deps.driver.setMark(markOf(deps, turn.fence))
+    await deps.driver.setShares(desktopId, turn.entry().spec?.shares)
     await deps.failpoints.hit('move.settle.before-resume')
     if (domain.state === 'paused') await deps.driver.resume(desktopId)
     await deps.failpoints.hit('move.settle.after-resume')

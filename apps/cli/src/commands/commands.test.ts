@@ -26,7 +26,17 @@ const offered = {
     { image_version: 'desktop', resolved_image_version: null, is_default: false },
   ],
 }
-const sizes = { tiers: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] }
+const shares = {
+  ...{ cpu_weight: 100, disk_iops: 2_000, disk_mib_per_second: 50, network_mbit_per_second: 100 },
+  ...{ packets_per_second: null, connections: 1_000 },
+}
+/** A service of release 0.1 tells no shares. */
+const sizes = {
+  tiers: [
+    { tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10, shares },
+    { tier: 'large', vcpus: 4, memory_mib: 512, disk_gib: 10 },
+  ],
+}
 
 const event = { id: 'b', type: 'desktop.state', at: '2026-01-02T03:04:05.678Z', desktop_id: desktopId, data: {} }
 
@@ -70,8 +80,9 @@ test('images and tiers are tables for people', async () => {
     ['desktop', '-', '-'],
   ])
   expect(await lines('tiers')).toEqual([
-    ['TIER', 'VCPUS', 'MEMORY', 'DISK'],
-    ['small', '1', '512 MiB', '10 GiB'],
+    ['TIER', 'VCPUS', 'MEMORY', 'DISK', 'WEIGHT', 'IOPS', 'MIB/S', 'MBIT/S', 'PACKETS/S', 'CONNECTIONS'],
+    ['small', '1', '512 MiB', '10 GiB', '100', '2000', '50', '100', 'no limit', '1000'],
+    ['large', '4', '512 MiB', '10 GiB', ...Array<string>(6).fill('-')],
   ])
 })
 

@@ -40,7 +40,7 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
     generation: row.generation + (kind === 'wake' ? 1 : 0),
     generationId: generationId ?? row.currentGenerationId,
     turn: row.turn + 1,
-    input: { ...next.input, from: row.state, hostId: row.hostId, spec: specOf(row) },
+    input: { ...next.input, from: row.state, hostId: row.hostId, spec: specOf(row), tier: row.tier },
   })
 }
 

@@ -78,7 +78,7 @@ export class Moves {
       generation: row.generation,
       generationId: row.currentGenerationId,
       turn: row.turn + 1,
-      input: { from: row.state, hostId, spec: store.specOf(row), to, mode, mayRelay: true },
+      input: { from: row.state, hostId, spec: store.specOf(row), tier: row.tier, to, mode, mayRelay: true },
       requestId,
       key: null,
       fingerprint: null,

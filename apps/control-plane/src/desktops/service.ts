@@ -445,7 +445,7 @@ export class Desktops {
       input: {
         from: desktop.state,
         hostId: desktop.hostId,
-        spec: store.specOf(desktop),
+        ...{ spec: store.specOf(desktop), tier: desktop.tier },
         ...inputOf(kind, params),
       },
       requestId: params.requestId,

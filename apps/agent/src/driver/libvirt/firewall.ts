@@ -66,7 +66,7 @@ const remedies: readonly (readonly [RegExp, string])[] = [
   ],
 ]
 
-const runNft: Nft = (args, input = '') =>
+export const runNft: Nft = (args, input = '') =>
   new Promise((resolve, reject) => {
     const env = { ...process.env, PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`, LC_ALL: 'C' }
     const child = spawn('nft', args, { env, timeout: timeoutMs, killSignal: 'SIGKILL' })

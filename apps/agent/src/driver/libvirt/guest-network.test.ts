@@ -29,7 +29,7 @@ beforeEach(() => {
       hosts = hosts.filter((host) => host.mac !== mac)
     },
   }
-  network = new GuestNetwork(kept, firewall)
+  network = new GuestNetwork(kept, firewall, { set: async () => undefined, ensure: async () => undefined })
 })
 
 test('nobody comes onto it while its firewall does not stand, and a customer does not read why', async () => {

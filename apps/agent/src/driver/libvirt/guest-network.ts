@@ -5,6 +5,7 @@ import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
 import { orRefuse } from './failures.ts'
 import type { Firewall } from './firewall.ts'
+import type { GuestLimit, GuestLimits } from './guest-limits.ts'
 import {
   addressCount,
   guestAddress,
@@ -23,13 +24,15 @@ type DhcpNetwork = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 're
 export class GuestNetwork {
   readonly #network: DhcpNetwork
   readonly #firewall: Pick<Firewall, 'ensure'>
+  readonly #limits: Pick<GuestLimits, 'set' | 'ensure'>
   /** Addresses are given one after the other: two desktops at once must not get the same. */
   #last: Promise<unknown> = Promise.resolve()
   readonly #unknown = new Map<DesktopId, Nic>()
 
-  constructor(network: DhcpNetwork, firewall: Pick<Firewall, 'ensure'>) {
+  constructor(network: DhcpNetwork, firewall: Pick<Firewall, 'ensure'>, limits: Pick<GuestLimits, 'set' | 'ensure'>) {
     this.#network = network
     this.#firewall = firewall
+    this.#limits = limits
   }
 
   get name(): string {
@@ -39,6 +42,16 @@ export class GuestNetwork {
   /** Sees to it that the firewall is in place. Throws a sentence for the operator if that fails. */
   ensureFirewall(): Promise<void> {
     return this.#firewall.ensure()
+  }
+
+  /** Sees to it that the limits are in place which guests have. */
+  ensureLimits(): Promise<void> {
+    return this.#limits.ensure()
+  }
+
+  /** Limits what the guest with that address sends and receives. */
+  limit(limit: GuestLimit): Promise<void> {
+    return this.#limits.set(limit)
   }
 
   /** The desktop's port with the address that it has, else with the preferred one if that is free, else with another. */

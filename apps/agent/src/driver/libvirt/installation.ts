@@ -99,6 +99,9 @@ export class Installation {
         () => this.#noteFirewall(undefined),
         (error: unknown) => this.#noteFirewall(error),
       )
+      await network
+        ?.ensureLimits()
+        .catch((err: unknown) => this.#log.warn({ err }, 'the limits of guests could not be checked'))
       await consoles.truncateLong().then(
         () => {
           this.#isConsoleFull = false

@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DesktopId, DesktopSpec } from '@dormouse/contract'
+import type { DesktopId, DesktopSpec, Shares } from '@dormouse/contract'
 import type { Domain as Handle, HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
@@ -35,9 +35,11 @@ import { Installation } from './installation.ts'
 import { isKept, makeSavable, saveSuspended } from './kept.ts'
 import { LibvirtMoves } from './moves.ts'
 import { Pauses } from './pauses.ts'
+import { blankTuning } from './save-head.ts'
 import { OpenScreens, openScreen } from './screens.ts'
 import { Session } from './session.ts'
 import type { LibvirtSettings } from './settings.ts'
+import { GuestShares } from './shares.ts'
 import { Sockets } from './sockets.ts'
 import { LibvirtTemplates } from './templates.ts'
 
@@ -61,6 +63,7 @@ export class LibvirtDriver implements Driver {
   readonly #screens = new OpenScreens()
   readonly #states: DomainStates
   readonly #guests: LibvirtGuests
+  readonly #shares: GuestShares
   readonly #listeners: ((event: DriverEvent) => void)[] = []
 
   constructor(settings: LibvirtSettings, log: Log) {
@@ -75,6 +78,7 @@ export class LibvirtDriver implements Driver {
     this.#disks = new LibvirtDisks(settings.disksDir, this.images, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
     this.#guests = new LibvirtGuests(this.#installation)
+    this.#shares = new GuestShares(this.#installation, log)
     this.guestSleep = guestSleep((desktopId) => this.#installation.domain(desktopId))
     const { movesDir, shareTemplates: share } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
@@ -94,8 +98,14 @@ export class LibvirtDriver implements Driver {
     this.#listeners.push(listener)
   }
 
-  facts(): Promise<DriverFacts> {
-    return this.#installation.facts(this.#consoles)
+  async facts(): Promise<DriverFacts> {
+    const facts = await this.#installation.facts(this.#consoles)
+    const shares = this.#shares.lacking
+    return shares ? { ...facts, versions: { ...facts.versions, shares } } : facts
+  }
+
+  setShares(desktopId: DesktopId, shares: Shares | undefined): Promise<void> {
+    return this.#shares.set(desktopId, shares)
   }
 
   domains(): Promise<Domain[]> {
@@ -120,6 +130,7 @@ export class LibvirtDriver implements Driver {
       await makeSavable(handle)
       await withoutClipboard(handle, this.#log, () => handle.save(path))
     })
+    await this.#leaveTuningOut(path)
     this.#emitGuest(desktopId, 'interrupted')
   }
 
@@ -129,10 +140,18 @@ export class LibvirtDriver implements Driver {
       await makeSavable(handle)
       await withoutClipboard(handle, this.#log, () => saveSuspended(handle, path))
     })
+    await this.#leaveTuningOut(path)
     await this.#disks.sync(desktopId)
     this.#screens.close(desktopId)
     this.#emitGuest(desktopId, 'kept')
     await this.#guests.preferForOom(desktopId, true)
+  }
+
+  /** A host of release 0.1 refuses a saved desktop with limits, and no other needs that they are left out. */
+  async #leaveTuningOut(path: string): Promise<void> {
+    await blankTuning(path).catch((err: unknown) =>
+      this.#log.warn({ err, path }, 'a saved memory can move only to hosts of this release'),
+    )
   }
 
   isKept(desktopId: DesktopId): Promise<boolean> {

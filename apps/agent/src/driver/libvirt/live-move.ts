@@ -22,6 +22,7 @@ import {
 } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { requirePortable, withHostParts } from './portable-xml.ts'
+import { withoutTuning } from './tuning.ts'
 
 export interface LiveMoveDeps extends BootDeps {
   movesDir: string
@@ -69,7 +70,8 @@ export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<L
     const opened = await orRefuse('the move could not begin', host.openOutgoing(domain, routeIn(folder, domain.name)))
     try {
       const begun = await orRefuse('the move could not begin', opened.begin())
-      handoff = write(begun.cookie, begun.xml)
+      // A host of release 0.1 refuses a domain with limits.
+      handoff = write(begun.cookie, withoutTuning(begun.xml))
       outgoing = opened
     } catch (error) {
       opened.close()

@@ -5,6 +5,7 @@ import type { Mark } from '../mark.ts'
 import { domainName, markKey, markXml, sshPort, wakePort } from './domain-xml.ts'
 import { commandLine, hasMemoryObject, setOwnMemory } from './memory-object.ts'
 import { macOf } from './network-xml.ts'
+import { withoutTuning } from './tuning.ts'
 import { elementsOf, formatXml, parseXml, textOf, type XmlElement } from './xml-tree.ts'
 
 /** What a domain has of its host. */
@@ -60,6 +61,7 @@ const domainRule: Rule = {
     memory: { attributes: { unit: word }, text: number },
     currentMemory: { attributes: { unit: word }, text: number },
     vcpu: { attributes: { placement: word }, text: number },
+    cputune: gone,
     os: {
       children: {
         type: { attributes: { arch: word, machine: word }, text: /^hvm$/ },
@@ -85,7 +87,7 @@ const domainRule: Rule = {
           attributes: { type: /^file$/, device: /^disk$/ },
           children: {
             driver: { attributes: { name: /^qemu$/, type: /^qcow2$/, error_policy: word, discard: word, cache: word } },
-            ...{ source: gone, backingStore: gone },
+            ...{ source: gone, backingStore: gone, iotune: gone },
             target: { attributes: { dev: word, bus: word } },
             ...device,
           },
@@ -128,7 +130,7 @@ const domainRule: Rule = {
           children: {
             mac: { attributes: { address: /^[\da-f:]{17}$/i } },
             model: { attributes: { type: word } },
-            ...{ source: gone, target: gone, filterref: gone, port: gone, link: gone },
+            ...{ source: gone, target: gone, filterref: gone, port: gone, link: gone, bandwidth: gone },
             ...device,
           },
         },
@@ -196,9 +198,10 @@ function only(parent: XmlElement, name: string): XmlElement {
  * The domain's XML with this host's parts. The chain of the disk is left out, so its own header counts. The filter of a network
  * port stays as it is: the caller replaces it, and may give the same address again. A guest that mapped a template's memory gets
  * memory of its own.
+ * What limits it comes with its wake.
  */
 export function withHostParts(xml: string, parts: HostParts, networkName: string | undefined): string {
-  const domain = parseXml(xml)
+  const domain = parseXml(withoutTuning(xml))
   const { mark, emulator, kernel, initrd, cmdline } = parts
   const isNamed = hasMemoryObject(domain)
   const dropped = new Set(['metadata', 'resource', 'seclabel', 'qemu:capabilities', commandLine])

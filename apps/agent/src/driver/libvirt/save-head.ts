@@ -3,6 +3,7 @@
 import { open } from 'node:fs/promises'
 import { refuse } from '@dormouse/contract'
 import { headerBytes, wholeMagic } from '../saved-file.ts'
+import { replaceTuning } from './tuning.ts'
 
 /** Numbers of four bytes follow the magic: version, length of the text, whether it ran, compression, where the cookie begins. */
 export const lengthAt = wholeMagic.length + 4
@@ -10,7 +11,19 @@ export const cookieAt = wholeMagic.length + 16
 export const maxTextBytes = 1024 * 1024
 
 /** Renames the domain in the file. The rest of the XML stays: a restore replaces what of it is the host's. */
-export async function rename(path: string, { name, uuid }: { name: string; uuid: string }): Promise<void> {
+export function rename(path: string, { name, uuid }: { name: string; uuid: string }): Promise<void> {
+  return rewriteText(path, (text, cookie) => renamedText(text, cookie, { name, uuid }))
+}
+
+/** Leaves out what limits the domain. */
+export function blankTuning(path: string): Promise<void> {
+  return rewriteText(path, (text, cookie) => ({ text: blankedText(text, cookie), cookie }))
+}
+
+async function rewriteText(
+  path: string,
+  rewritten: (text: Buffer, cookie: number) => { text: Buffer; cookie: number },
+): Promise<void> {
   const file = await open(path, 'r+')
   try {
     const header = Buffer.alloc(headerBytes)
@@ -20,12 +33,20 @@ export async function rename(path: string, { name, uuid }: { name: string; uuid:
     if (length > maxTextBytes || cookie >= length) damaged('the length of its XML is not valid')
     const text = Buffer.alloc(length)
     if ((await file.read(text, 0, length, headerBytes)).bytesRead < length) damaged('it ends in its XML')
-    const renamed = renamedText(text, cookie, { name, uuid })
-    header.writeUInt32LE(renamed.cookie, cookieAt)
-    await file.write(Buffer.concat([header, renamed.text]), 0, headerBytes + length, 0)
+    const after = rewritten(text, cookie)
+    if (after.text.equals(text)) return
+    header.writeUInt32LE(after.cookie, cookieAt)
+    await file.write(Buffer.concat([header, after.text]), 0, headerBytes + length, 0)
   } finally {
     await file.close()
   }
+}
+
+/** Spaces in place of what is left out. */
+export function blankedText(text: Buffer, cookie: number): Buffer {
+  const end = cookie || text.length
+  const [xml, rest] = [text.toString('latin1', 0, end), text.toString('latin1', end)]
+  return Buffer.from(replaceTuning(xml, (element) => ' '.repeat(element.length)) + rest, 'latin1')
 }
 
 /** As long as before. */
@@ -52,4 +73,4 @@ function untilNul(text: Buffer): Buffer {
   return end < 0 ? text : text.subarray(0, end)
 }
 
-const damaged = (why: string): never => refuse('hypervisor_failed', `the template’s memory cannot be used: ${why}`)
+const damaged = (why: string): never => refuse('hypervisor_failed', `the saved memory cannot be used: ${why}`)

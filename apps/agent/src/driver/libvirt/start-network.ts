@@ -4,6 +4,7 @@ import { CallTimeout, ConnectionLost, isLibvirtError, type LibvirtHost, type Net
 import type { Log } from '@dormouse/process'
 import type { AllowedDestination } from './allowed-destinations.ts'
 import { Firewall } from './firewall.ts'
+import { GuestLimits } from './guest-limits.ts'
 import { GuestNetwork } from './guest-network.ts'
 import { filterName, gatewayOf, networkXml, readHosts, readSubnet, type Subnet, subnetOf } from './network-xml.ts'
 import { installationName } from './storage-pool.ts'
@@ -38,8 +39,8 @@ export async function ensureNetwork(
   try {
     if (!(await host.networks.hasFilter(filterName))) throw new Error(filterMissing)
     const network = await startNetwork(host, installationId, prefix)
-    const firewall = await startFirewall(network, installationId, allowed, log)
-    return { network: new GuestNetwork(network, firewall), summary: 'nat' }
+    const { firewall, limits } = await startFirewall(network, installationId, allowed, log)
+    return { network: new GuestNetwork(network, firewall, limits), summary: 'nat' }
   } catch (error) {
     if (error instanceof ConnectionLost || error instanceof CallTimeout) throw error
     const why = (error as Error).message
@@ -53,7 +54,7 @@ async function startFirewall(
   installationId: string,
   allowed: readonly AllowedDestination[],
   log: Log,
-): Promise<Firewall> {
+): Promise<{ firewall: Firewall; limits: GuestLimits }> {
   const [bridge, subnet] = [await network.bridgeName(), readSubnet(await network.xml())]
   if (!subnet) throw new Error('the guests’ network has no addresses')
   const devices = await readFile('/proc/net/dev', 'utf8')
@@ -62,7 +63,7 @@ async function startFirewall(
   const table = `dormouse_${installationId.slice(-12)}`
   const firewall = new Firewall({ table, bridge, gateway: gatewayOf(subnet), allowed }, log)
   await firewall.ensure()
-  return firewall
+  return { firewall, limits: new GuestLimits({ table: `${table}_shares`, bridge }, log) }
 }
 
 /** The network as it runs, else on the subnet that it had, else on the first free one. */

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, newId, refuse, type Shares } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import { ImageStore } from '../../images/store.ts'
 import type {
@@ -227,7 +227,14 @@ export class SimulatedDriver implements Driver {
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const { domain, files, savedAs } = readSaved(path)
     this.#containers.restore(desktopId, files, savedAs)
-    this.#domains.write(desktopId, { ...domain, mark, outOfSpace: false, kept: false, stripped: false })
+    this.#domains.write(desktopId, {
+      ...domain,
+      mark,
+      outOfSpace: false,
+      kept: false,
+      stripped: false,
+      shares: undefined,
+    })
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
@@ -267,6 +274,16 @@ export class SimulatedDriver implements Driver {
   async setMark(mark: Mark): Promise<void> {
     await this.faults.enter('setMark')
     this.#domains.write(mark.desktopId, { ...this.#require(mark.desktopId), mark })
+  }
+
+  async setShares(desktopId: DesktopId, shares: Shares | undefined): Promise<void> {
+    const domain = this.#domains.read(desktopId)
+    if (domain) this.#domains.write(desktopId, { ...domain, shares })
+  }
+
+  /** What the running desktop gets of its host. */
+  sharesOf(desktopId: DesktopId): Shares | undefined {
+    return this.#require(desktopId).shares
   }
 
   async kill(desktopId: DesktopId): Promise<void> {

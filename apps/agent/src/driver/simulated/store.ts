@@ -10,7 +10,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
+import { type DesktopId, desktopSpec, id, shares } from '@dormouse/contract'
 import { z } from 'zod'
 
 /** What is in a guest's memory besides its files and processes: lost with its domain, saved and restored with its image. */
@@ -42,6 +42,7 @@ export const simulatedDomain = z.object({
   /** Host time in ms at which the vCPUs last began to run; null while paused. */
   runningSince: z.number().nullable(),
   memory: guestMemory,
+  shares: shares.optional(),
 })
 export type SimulatedDomain = z.infer<typeof simulatedDomain>
 

@@ -11,6 +11,8 @@ import {
   Refusal,
   refusalWithCause,
   refuse,
+  type Shares,
+  type Tier,
 } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Links } from '../../agents/links.ts'
@@ -24,6 +26,7 @@ import { hasFollower } from '../../operations/followers.ts'
 import type { OperationRow } from '../../operations/store.ts'
 import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
 import { startGeneration } from '../generations.ts'
+import { withShares } from '../shares.ts'
 import { moveTo } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { endMove } from './after-move.ts'
@@ -36,6 +39,7 @@ export interface CarryContext {
   images: Images
   links: Links
   relays: Relays
+  shares: Record<Tier, Shares>
 }
 
 export type Move = StepContext<MoveInput, MoveFindings>
@@ -190,8 +194,9 @@ export async function send(deps: CarryContext, context: Move): Promise<MoveFindi
   }
 }
 
-async function sendDirectly({ links }: CarryContext, context: Move): Promise<MoveFindings> {
-  const { from, to, preparation, options } = preparationOf(context)
+async function sendDirectly(deps: CarryContext, context: Move): Promise<MoveFindings> {
+  const { links } = deps
+  const { from, to, preparation, options } = preparationOf(deps, context)
   const { fence, key } = preparation
   const { handoff, address } = await links.command(to, 'move.prepare', preparation, options)
   if (!address)
@@ -201,8 +206,9 @@ async function sendDirectly({ links }: CarryContext, context: Move): Promise<Mov
 }
 
 /** Both hosts have a link to this replica, and dial their channels back to it. */
-async function sendRelayed({ links, relays }: CarryContext, context: Move): Promise<MoveFindings> {
-  const { from, to, preparation, options } = preparationOf(context)
+async function sendRelayed(deps: CarryContext, context: Move): Promise<MoveFindings> {
+  const { links, relays } = deps
+  const { from, to, preparation, options } = preparationOf(deps, context)
   const { fence, key } = preparation
   const { operation, signal } = context
   const relay = relays.between({ operationId: operation.id, hostIds: [from, to], signal })
@@ -218,10 +224,11 @@ async function sendRelayed({ links, relays }: CarryContext, context: Move): Prom
   }
 }
 
-function preparationOf(context: Move) {
+function preparationOf({ shares }: CarryContext, context: Move) {
   const { input, findings } = context.operation
   const { to, kind, imageDigest } = placed(context)
-  const { hostId: from, spec } = input
+  const { hostId: from, tier } = input
+  const spec = withShares(input.spec, tier, shares)
   const [fence, options] = [fenceOf(context), commandOptions(context)]
   const key = randomBytes(32).toString('base64url')
   return { from, to, options, preparation: { fence, kind, spec, imageDigest, key, handoff: findings.begun ?? '' } }

@@ -6,6 +6,7 @@ import type { UsageKind } from '../../ledger/store.ts'
 import { requireFound } from '../../operations/definition.ts'
 import { retake } from '../../operations/store.ts'
 import { startGeneration } from '../generations.ts'
+import { withShares } from '../shares.ts'
 import { billAs, takeTurn } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { afterMove } from './after-move.ts'
@@ -129,8 +130,9 @@ const wakeTime = (context: Move): Move => ({
 })
 
 /** Wakes the desktop from the memory that was saved for the move. */
-async function wake({ links }: Deps, context: Move, hostId: string, fence: Fence): Promise<void> {
-  const { spec } = context.operation.input
+async function wake({ links, shares }: Deps, context: Move, hostId: string, fence: Fence): Promise<void> {
+  const { spec: accepted, tier } = context.operation.input
+  const spec = withShares(accepted, tier, shares)
   const payload = { fence, spec, source: { memory: 'require', disk: 'require' } } as const
   await links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(context))
 }

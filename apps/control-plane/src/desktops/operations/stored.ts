@@ -10,13 +10,15 @@ import {
   moveMode,
   observation,
   resumedFrom,
+  tier,
   wakePath,
 } from '@dormouse/contract'
 import { z } from 'zod'
 import { findings } from '../../operations/definition.ts'
 import type { OperationRow } from '../../operations/store.ts'
 
-const accepted = z.object({ from: desktopState, hostId: id.nullable(), spec: desktopSpec })
+/** Release 0.1 stores no tier. */
+const accepted = z.object({ from: desktopState, hostId: id.nullable(), spec: desktopSpec, tier: tier.optional() })
 const onItsHost = accepted.extend({ hostId: id })
 
 export const wakeInput = accepted.extend({

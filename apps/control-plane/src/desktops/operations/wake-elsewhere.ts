@@ -23,13 +23,13 @@ export async function moveFirst(
   { from, mayRelay }: Leaving,
 ): Promise<never> {
   const { id, desktopId, orgId, generation, generationId, requestedBy, requestId } = operation
-  const { from: state, spec } = operation.input
+  const { from: state, spec, tier } = operation.input
   const move = await leadership.transaction(async (tx) => {
     const desktop = await lockAny(tx, desktopId)
     if (desktop?.turn !== operation.turn) throw operations.settledMeanwhile()
     const moveId = newId()
     await goBehind(tx, id, moveId, remainingMs)
-    const input: MoveInput = { from: state, hostId: from, spec, to: null, mode: 'live', forWake: id, mayRelay }
+    const input: MoveInput = { from: state, hostId: from, spec, tier, to: null, mode: 'live', forWake: id, mayRelay }
     const [row] = await together([
       operations.insert(tx, {
         id: moveId,

@@ -1,7 +1,15 @@
 // Wake: place, disk, run. If it fails at any step, it holds no memory on a host, and the saved work is kept. If the desktop's
 // host is cordoned or full, a move to another one goes first.
 
-import { imageFolderName, type OperationPhase, Refusal, refuse, type WakeSource } from '@dormouse/contract'
+import {
+  imageFolderName,
+  type OperationPhase,
+  Refusal,
+  refuse,
+  type Shares,
+  type Tier,
+  type WakeSource,
+} from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
@@ -20,6 +28,7 @@ import type { Failure } from '../../operations/failures.ts'
 import type { NewOperation, OperationRow } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
+import { withShares } from '../shares.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
@@ -37,6 +46,7 @@ export interface WakeContext {
   hosts: Hosts
   images: Images
   links: Links
+  shares: Record<Tier, Shares>
 }
 
 type Wake = StepContext<WakeInput, WakeFindings>
@@ -126,7 +136,9 @@ export function wake(deps: WakeContext): OperationDefinition<WakeInput, WakeFind
     const { input } = context.operation
     const woken = await onSomeHost(deps, context, (now) => {
       const hostId = hostOf(now)
-      const payload = { fence: fenceOf(now), ...diskRequest(now.operation), source: sourceOf(input) }
+      const { spec, ...image } = diskRequest(now.operation)
+      const shared = withShares(spec, input.tier, deps.shares)
+      const payload = { fence: fenceOf(now), ...image, spec: shared, source: sourceOf(input) }
       const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(now))
       return afterMove(deps, now, hostId, ask)
     })
