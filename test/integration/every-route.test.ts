@@ -12,6 +12,8 @@ import type { ApiAnswer, ApiWish } from './parts/api.ts'
 /** Every customer route that names a thing, with a body it would take. */
 const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['GET', (id) => `/v1/desktops/${id}`, {}],
+  ['GET', (id) => `/v1/desktops/${id}?include=metrics`, {}],
+  ['GET', (id) => `/v1/desktops/${id}/metrics`, {}],
   ['GET', (id) => `/v1/desktops/${id}/operations`, {}],
   ['POST', (id) => `/v1/desktops/${id}/wake`, {}],
   ['POST', (id) => `/v1/desktops/${id}/hibernate`, {}],

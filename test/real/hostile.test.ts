@@ -59,6 +59,27 @@ test('a guest’s folders are listed and changed as they are', async () => {
   await worksOnEntries(stage)
 })
 
+test('its owner sees what it uses: processor while it computes, memory, and what it writes', async () => {
+  const { client, desktop } = stage
+  const work = 'dd if=/dev/zero of=/root/figures bs=1M count=4 conv=fsync 2>/dev/null'
+  const busily = await desktop.commands.start(`until [ -e /run/enough ]; do ${work}; done`)
+  const busy = await waitFor('figures of a busy guest', async () => {
+    const { metrics } = await client.getDesktop(desktop.id, { include: 'metrics' })
+    const isBusy = (metrics?.cpu_percent ?? 0) > 25 && (metrics?.disk_write_bytes_per_sec ?? 0) > 0
+    return isBusy && (metrics?.memory_used_mib ?? 0) > 0 && metrics
+  })
+  expect(busy.memory_used_mib).toBeLessThan(busy.memory_mib!)
+  await stage.run('touch /run/enough')
+  await busily.wait()
+  await stage.run('rm /root/figures')
+  await waitFor('it to be idle', async () => {
+    const { metrics } = await client.getDesktop(desktop.id, { include: 'metrics' })
+    return (metrics?.cpu_percent ?? 100) < 25
+  })
+  const { points } = await client.getMetrics(desktop.id, { step: 10 })
+  expect(points.some(({ cpu_percent: cpu }) => cpu! > 25)).toBe(true)
+})
+
 test('a guest whose QEMU is stopped answers with a refusal, and works again when QEMU continues', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.run('until ps | grep -q "[s]leep 60"; do :; done')

@@ -26,6 +26,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'removals',
         'bulk',
         'drains',
+        'figures',
         'upgrades',
         'usage',
         'retention',

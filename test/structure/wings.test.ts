@@ -12,6 +12,7 @@ const app = join(root, 'apps/control-plane')
 const wings = [
   'bulk',
   'drains',
+  'figures',
   'idle',
   'input',
   'mcp',

@@ -60,6 +60,7 @@ const dayMs = 86_400_000
 const spaceEveryMs = 2_000
 const memoryEveryMs = 1_000
 const imagesEveryMs = 60_000
+const figuresEveryMs = 3_600_000
 const furnishEveryMs = 2_000
 const templatesEveryMs = 60_000
 const withoutLeaderEveryMs = 2_000
@@ -148,13 +149,15 @@ function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions
 }
 
 function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, warm, templates, furnishing, eviction, samples, withoutLeader, execActivity } = parts
+  const { journal, space, warm, templates, furnishing, eviction, figures, samples, withoutLeader, execActivity } = parts
+  const isHere = (desktopId: string) => (journal.read(desktopId)?.disk ?? 'none') !== 'none'
   periodic.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   periodic.every(spaceEveryMs, 'disk space', () => space.check())
   periodic.every(memoryEveryMs, 'memory for desktops', () => templates.giveWay().then(() => warm.check()))
   periodic.every(furnishEveryMs, 'networks of new desktops', () => furnishing.check())
   periodic.every(templatesEveryMs, 'templates', () => templates.check())
   periodic.every(imagesEveryMs, 'unused images', () => eviction.check())
+  periodic.every(figuresEveryMs, 'figures of desktops that have gone', () => figures.prune(isHere))
   periodic.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
   periodic.every(activityEveryMs, 'activity of guests', () => samples.sample())
   periodic.every(activityEveryMs, 'running execs', () => execActivity.look())

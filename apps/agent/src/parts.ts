@@ -1,11 +1,13 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
 import { freemem, totalmem } from 'node:os'
+import { join } from 'node:path'
 import { BytePace, type Failpoints, type Log, Semaphore } from '@dormouse/process'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
 import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
 import { ExecActivity } from './desktops/exec-activity.ts'
+import { Figures } from './desktops/figures.ts'
 import { Furnishing } from './desktops/furnishing.ts'
 import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
@@ -92,6 +94,7 @@ export async function makeParts({
   const moves = new HeldMoves<Held>()
   const listener = new MoveListener({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const activity = new Activity()
+  const figures = new Figures(join(folders.state, 'figures'))
   const slots = new Semaphore(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
   const made = { driver, guests, journal, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
@@ -102,6 +105,7 @@ export async function makeParts({
   const deps = {
     ...shared,
     activity,
+    figures,
     inputs,
     screenClients,
     fetcher,
@@ -128,7 +132,7 @@ export async function makeParts({
     space: new Space({ ...deps, watch }),
     eviction,
     calls: new CallsInFlight(activity),
-    samples: new UsageSamples({ driver, watch, activity, thresholds }),
+    samples: new UsageSamples({ driver, watch, activity, figures, thresholds }),
     withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
     execs,

@@ -20,6 +20,7 @@ import { addOwnQuotas } from './commands/quotas.ts'
 import { addResolution } from './commands/resolution.ts'
 import { addScreens } from './commands/screens.ts'
 import { addShell } from './commands/shell.ts'
+import { addTop } from './commands/top.ts'
 import { addTransitions } from './commands/transitions.ts'
 import { addUrl } from './commands/url.ts'
 import { addUsage } from './commands/usage.ts'
@@ -98,6 +99,7 @@ export function createProgram(context: Context): Command {
   addEvents(program, context)
   addIdle(program, context)
   addUsage(program, context)
+  addTop(program, context)
   addWebhooks(program, context)
   addMcp(program, context)
   addLogin(program, context)

@@ -135,7 +135,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   scope.register(async (files: App) => uploadRoutes(files, parts))
   scope.register(async (archives: App) => archiveRoutes(archives, parts))
   refuseOtherMethods(scope, paths)
-  desktopRoutes(scope, parts)
+  desktopRoutes(scope, { ...parts, lastMetrics: parts.wings.lastMetrics })
   offerRoutes(scope, parts)
   guestRoutes(scope, parts)
   entryRoutes(scope, parts)

@@ -1,11 +1,12 @@
 // The wings: features that no other module needs. Each has a folder with a `wing.ts`, and an import and a line here. Without
 // them the rest works unchanged.
-import type { IdleRule } from '@dormouse/contract'
+import type { DesktopJson, IdleRule, LastMetricsJson } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
 import { openBulk } from './bulk/wing.ts'
 import type { Db } from './db/pool.ts'
 import { type LabelRules, noLabelRules } from './desktops/label-rules.ts'
 import { openDrains } from './drains/wing.ts'
+import { openFigures } from './figures/wing.ts'
 import type { App } from './http/app.ts'
 import { openIdle } from './idle/wing.ts'
 import { openInput } from './input/wing.ts'
@@ -22,6 +23,7 @@ import { openWebhooks } from './webhooks/wing.ts'
 const openers = {
   bulk: openBulk,
   drains: openDrains,
+  figures: openFigures,
   idle: openIdle,
   input: openInput,
   mcp: openMcp,
@@ -54,6 +56,8 @@ export interface Wing {
   onTakenOver?(): void
   /** The rules by which a host hibernates its idle desktops without contact to a leader. */
   idleRules?(hostId: string): Promise<IdleRule[] | undefined>
+  /** What the desktop has used of its processor, memory, disk and network lately; null if that is not known now. */
+  lastMetrics?(desktop: DesktopJson, requestId: string): Promise<LastMetricsJson | null>
   /** Resolves when the wing has no work in progress. */
   settled?(): Promise<void>
   close?(): Promise<void>
@@ -97,6 +101,8 @@ export function openWings(needs: WingNeeds) {
     },
     idleRules: async (hostId: string) =>
       (await Promise.all(all.map((wing) => wing.idleRules?.(hostId)))).find((rules) => rules !== undefined),
+    lastMetrics: async (...given: Parameters<NonNullable<Wing['lastMetrics']>>) =>
+      (await all.find(({ lastMetrics }) => lastMetrics)?.lastMetrics?.(...given)) ?? null,
     settled: async () => void (await Promise.all(all.map((wing) => wing.settled?.()))),
     close: async () => void (await Promise.all(all.map((wing) => wing.close?.()))),
   }

@@ -16,6 +16,7 @@ import type {
   IdleJson,
   InputBody,
   InputJson,
+  MetricsJson,
   MutationBody,
   OfferedImagesJson,
   OperationJson,
@@ -98,6 +99,15 @@ export interface DesktopQuery {
   sort?: 'created_at' | '-created_at' | 'name'
   limit?: number
   cursor?: string
+}
+
+export interface MetricsQuery {
+  /** Unix seconds; by default an hour before `end`. */
+  start?: number
+  /** Unix seconds, at most 24 h after `start`; by default now. */
+  end?: number
+  /** Seconds that one point covers, from 10. */
+  step?: number
 }
 
 export interface PartOptions extends CallOptions {
@@ -198,8 +208,13 @@ export function createClient(options: ClientOptions) {
     listQuotas: async (call: CallOptions = {}) =>
       http.json<OwnQuotasJson>({ ...call, method: 'GET', path: '/v1/quotas' }),
 
-    getDesktop: async (id: string, call: CallOptions = {}) =>
-      http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),
+    /** With `include: 'metrics'` also what its host has measured last. */
+    getDesktop: async (id: string, { include, ...call }: CallOptions & { include?: 'metrics' } = {}) =>
+      http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}`, query: { include } }),
+
+    /** What the desktop has used of its processor, memory, disk and network; by default in the last hour. */
+    getMetrics: async (id: string, query: MetricsQuery = {}, call: CallOptions = {}) =>
+      http.json<MetricsJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/metrics`, query: { ...query } }),
 
     /** Changes the fields that are given. Labels are merged; null removes one. */
     changeDesktop: async (id: string, body: ChangeDesktopBody, call: CallOptions = {}) =>

@@ -3,6 +3,7 @@ import type {
   ActivityClass,
   DesktopJson,
   IdleJson,
+  MetricsJson,
   OperationJson,
   RequestKind,
   ScreenJson,
@@ -17,6 +18,7 @@ import {
   createClient,
   type DesktopQuery,
   type KeyedOptions,
+  type MetricsQuery,
   type NewDesktop,
 } from './client.ts'
 import { Clipboard, Commands, Files, Stream } from './guest.ts'
@@ -50,6 +52,7 @@ export interface WakeOptions extends TransitionOptions {
 }
 
 export type Idle = Camel<IdleJson>
+export type Metrics = Camel<MetricsJson>
 export type Screen = Camel<ScreenJson>
 export type WakeLock = Camel<WakeLockJson>
 
@@ -88,6 +91,7 @@ const changeNames: NamesOf<ChangeOptions> = {
   ...{ ...callNames, idleTimeoutSecs: true, idlePolicy: true, name: true, labels: true },
   ...{ destroyAfterSecs: true, schedule: true },
 }
+const metricsNames: NamesOf<MetricsQuery & CallOptions> = { ...callNames, start: true, end: true, step: true }
 const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
 const screenshotNames: NamesOf<ScreenshotQuery & CallOptions> = {
   ...{ ...callNames, region: true, fit: true, format: true, quality: true, wait: true, after: true },
@@ -289,6 +293,16 @@ export class Desktop extends ScreenHelpers {
   /** What keeps the desktop awake now, and when it will hibernate by itself. */
   async idle(options?: CallOptions): Promise<Idle> {
     return camel(await this.#client.getIdle(this.id, options))
+  }
+
+  /**
+   * What it has used of its processor, memory, disk and network between two times in Unix seconds, at most 24 h apart; by default
+   * in the last hour. `missing` says why steps have no point.
+   */
+  async metrics(options: MetricsQuery & CallOptions = {}): Promise<Metrics> {
+    refuseUnknown('metrics', options, metricsNames)
+    const { start, end, step } = options
+    return camel(await this.#client.getMetrics(this.id, { start, end, step }, callOptions(options)))
   }
 
   /** Changes what is given. Idle time counts from a change of its timeout or policy on. */

@@ -8,6 +8,7 @@ import { guestCommands } from './guest-calls.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
+import { metricsCommands } from './metrics.ts'
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
 import { shares } from './shares.ts'
@@ -294,6 +295,7 @@ export const commands = {
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   ...guestCommands,
   ...clipboardCommands,
+  ...metricsCommands,
   ...upgradeCommands,
 } as const
 

@@ -4,6 +4,7 @@ import { printable } from './bounds.ts'
 import { activityClass, defaultIdlePolicy, idlePolicy } from './idle-policy.ts'
 import { id } from './ids.ts'
 import { desktopName, labelChanges, labels } from './labels.ts'
+import { lastMetricsJson } from './metrics.ts'
 import { destroyAfterSecs, scheduleBody, scheduleJson } from './schedules.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
@@ -65,6 +66,10 @@ export const desktopJson = z
       .describe('When it wakes and hibernates by itself; its idle view shows what comes next. Null for never'),
     created_at: time,
     updated_at: time,
+    metrics: lastMetricsJson
+      .nullable()
+      .optional()
+      .describe('Only with `include=metrics`: what its host has measured last; null where that is not known now'),
   })
   .meta({
     id: 'Desktop',

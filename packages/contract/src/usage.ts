@@ -3,18 +3,7 @@ import { z } from 'zod'
 import { billingMode, tier } from './desktops.ts'
 import { id } from './ids.ts'
 import { selector } from './labels.ts'
-
-/** The last second of the year 9999. */
-export const lastUnixSecs = 253_402_300_799
-
-/** Digits and at most one point: no notation that programs read differently. */
-const decimal = (given: unknown): unknown =>
-  typeof given === 'string' && /^\d{1,32}(\.\d{1,32})?$/.test(given) ? Number(given) : Number.NaN
-
-const unixSecs = z.preprocess(
-  decimal,
-  z.number('must be Unix seconds, such as 1767225600 or 1767225600.5').min(0).max(lastUnixSecs),
-)
+import { unixSecs } from './unix-secs.ts'
 
 export const usageQuery = z.object({
   start: unixSecs.optional().describe('Unix seconds, whole or decimal; by default the start of the current UTC month'),

@@ -38,6 +38,7 @@ test('by default an agent has every tool but those that destroy', async () => {
     'desktop_wake',
     'desktop_hibernate',
     'desktop_schedule',
+    'desktop_metrics',
     'desktop_screen',
     'desktop_act',
     'desktop_run',

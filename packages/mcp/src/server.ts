@@ -13,6 +13,7 @@ import {
   hibernateDesktop,
   listDesktops,
   listOffers,
+  readMetrics,
   wakeDesktop,
 } from './tools/desktops.ts'
 import { endCommand, listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
@@ -35,6 +36,7 @@ const tools: readonly Tool[] = [
   scheduleDesktop,
   destroyDesktop,
   destroyLater,
+  readMetrics,
   seeScreen,
   act,
   runCommand,

@@ -5,6 +5,7 @@ import type { Activity } from '../desktops/activity.ts'
 import { type AsleepDeps, asleep } from '../desktops/asleep.ts'
 import { type DestroyDeps, destroy } from '../desktops/destroy.ts'
 import { ensureDisk } from '../desktops/ensure-disk.ts'
+import type { Figures } from '../desktops/figures.ts'
 import type { Furnishing } from '../desktops/furnishing.ts'
 import { hibernate } from '../desktops/hibernate.ts'
 import { inventory, observe } from '../desktops/inventory.ts'
@@ -24,6 +25,7 @@ export interface DesktopDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   digests: WakeDeps['digests']
   guests: AsleepDeps['guests']
   activity: Activity
+  figures: Figures
   furnishing: Furnishing
   calls: CallsInFlight
   warm: WarmCopies
@@ -89,6 +91,9 @@ export const desktopHandlers: { [N in Handled]: CommandHandler<N, DesktopDeps> }
     if (seen.domain !== 'running') return { ...seen, calls }
     return { ...seen, calls, activity: deps.activity.of(desktopId, seen.generation) }
   },
+
+  /** What it has used; nothing if this host has kept nothing of it. */
+  'desktop.metrics': async ({ figures }, { desktopId, span }) => ({ points: await figures.points(desktopId, span) }),
 
   /** Every desktop of this installation, or those that differ from what the leader has. */
   'host.inventory': async (deps, { known }) => {

@@ -43,6 +43,7 @@ export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
   memory: DesktopDeps['memory']
   digests: DesktopDeps['digests']
   guests: DesktopDeps['guests']
+  figures: DesktopDeps['figures']
   fetcher: ImageFetcher
   failpoints: Failpoints
   transfers: Transfers

@@ -83,6 +83,7 @@ test('processor and network count above their thresholds, from the second sample
     driver: { usage: async () => new Map([[id, { ...used }]]) },
     watch: { running: () => [{ desktopId: id, generation: 1 }] },
     activity,
+    figures: { isDue: () => false, note: async () => undefined },
     thresholds: { cpuPercent: 25, networkKibps: 32 },
   })
   await samples.sample()

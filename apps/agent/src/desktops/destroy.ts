@@ -5,6 +5,7 @@ import type { Driver } from '../driver/driver.ts'
 import type { Guests } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'
+import type { Figures } from './figures.ts'
 import type { HeldMoves } from './held-moves.ts'
 import { nothingHere } from './journal-entry.ts'
 import type { MemoryImages } from './memory-images.ts'
@@ -16,6 +17,7 @@ export interface RemoveDeps {
   guests: Guests
   memory: MemoryImages
   digests: Digests
+  figures: Pick<Figures, 'remove'>
 }
 
 export interface DestroyDeps extends RemoveDeps {
@@ -47,10 +49,12 @@ export async function endAndRemove(deps: DestroyDeps, turn: Turn, command: 'dest
 }
 
 /** Ends the process, which earlier work may have started again, then removes the disk and the saved memory. */
-export async function removeAll({ driver, guests, memory, digests }: RemoveDeps, desktopId: DesktopId): Promise<void> {
+export async function removeAll(deps: RemoveDeps, desktopId: DesktopId): Promise<void> {
+  const { driver, guests, memory, digests, figures } = deps
   await digests.stop(desktopId)
   await driver.kill(desktopId)
   await driver.removeDisk(desktopId)
   await guests.forget(desktopId)
   await memory.removeAll(desktopId)
+  await figures.remove(desktopId)
 }

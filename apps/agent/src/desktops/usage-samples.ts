@@ -1,7 +1,9 @@
-// Compares what guests use of processor and network with the thresholds above which that is activity.
+// Compares what guests use of processor and network with the thresholds above which that is activity, and keeps what they use as
+// figures: both from one look at the hypervisor.
 import type { DesktopId } from '@dormouse/contract'
 import type { Driver, GuestUsage } from '../driver/driver.ts'
 import type { Activity } from './activity.ts'
+import type { Figures } from './figures.ts'
 import type { Watch } from './watch.ts'
 
 export interface Thresholds {
@@ -14,6 +16,7 @@ interface SampleDeps {
   driver: Pick<Driver, 'usage'>
   watch: Pick<Watch, 'running'>
   activity: Activity
+  figures: Pick<Figures, 'isDue' | 'note'>
   thresholds: Thresholds
 }
 
@@ -28,9 +31,10 @@ export class UsageSamples {
 
   /** To be called every few seconds. Each sample covers the time since the one before. */
   async sample(): Promise<void> {
-    const { driver, watch, activity, thresholds } = this.#deps
+    const { driver, watch, activity, figures, thresholds } = this.#deps
     const running = watch.running().map(({ desktopId }) => desktopId)
-    const now = running.length > 0 ? await driver.usage(running) : new Map<DesktopId, GuestUsage>()
+    const whole = figures.isDue()
+    const now = running.length > 0 ? await driver.usage(running, { whole }) : new Map<DesktopId, GuestUsage>()
     const passedMs = performance.now() - this.#sampledAt
     this.#sampledAt += passedMs
     for (const [desktopId, used] of now) {
@@ -41,6 +45,7 @@ export class UsageSamples {
       activity.sampled(desktopId, 'network', kibps >= thresholds.networkKibps)
     }
     this.#before = now
+    if (whole) await figures.note(now)
   }
 }
 

@@ -56,6 +56,16 @@ export interface GuestUsage {
   processorMs: number | undefined
   /** Received and sent. */
   networkBytes: number | undefined
+  /** Time that its virtual processors have run. */
+  ranMs?: number | undefined
+  receivedBytes?: number | undefined
+  sentBytes?: number | undefined
+  /** Of its disk. */
+  readBytes?: number | undefined
+  writtenBytes?: number | undefined
+  /** Now, as the guest reports it: what it could not give to a program that asks for memory. */
+  memoryUsedMiB?: number | undefined
+  memoryMiB?: number | undefined
 }
 
 /** How the guest reads keys, and whether a program in it shares its clipboard. */
@@ -147,8 +157,11 @@ export interface Driver {
 
   /** Whether its guest makes no progress: it is paused, or its process is stopped. Cheap, because it is called often. */
   frozen(desktopId: DesktopId): boolean
-  /** What these running guests have used. A guest that is not there any more is left out. */
-  usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>>
+  /**
+   * What these running guests have used. A guest that is not there any more is left out. With `whole` also disk and memory, which
+   * their processes are asked for.
+   */
+  usage(desktopIds: readonly DesktopId[], options?: { whole?: boolean }): Promise<Map<DesktopId, GuestUsage>>
   /**
    * A connection to the screen of a running desktop. The protocol is RFB, and the server sends first; the caller owns its
    * bytes.

@@ -23,6 +23,7 @@ test('an agent starts the command, lists desktops, and the command ends with it'
   expect(tools.map(({ name }) => name)).toEqual([
     'desktop_list',
     'desktop_images',
+    'desktop_metrics',
     'desktop_screen',
     'desktop_output',
     'desktop_read_file',

@@ -29,6 +29,9 @@ const confinedCommands: ReadonlySet<CommandName> = new Set([
   'move.abandon',
 ])
 
+/** Commands that agents of earlier releases do not know, and that no operation sends: its steps have refusals of their own. */
+const laterCommands: ReadonlySet<string> = new Set<CommandName>(['desktop.metrics'])
+
 interface Events {
   linked: [hostId: string]
   unlinked: [hostId: string, reason: string]
@@ -150,7 +153,7 @@ function asRefusal(label: string, payload: object, error: unknown): unknown {
     }
     // An agent of an older release does not know the call and has done nothing. Commands of operations have their own refusals
     // for this.
-    if (error.code === 'unknown_call' && !Object.hasOwn(commands, label))
+    if (error.code === 'unknown_call' && (!Object.hasOwn(commands, label) || laterCommands.has(label)))
       return refusalWithCause('host_outdated', inShort(error.detail))
     if (!isOfHosts(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)

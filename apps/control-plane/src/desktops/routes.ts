@@ -3,14 +3,17 @@ import {
   adminOperationJson,
   changeDesktopBody,
   createDesktopBody,
+  type DesktopJson,
   deferredJson,
   desktopJson,
   desktopListJson,
   desktopName,
+  desktopQuery,
   desktopState,
   hibernateBody,
   id,
   isId,
+  type LastMetricsJson,
   mutationBody,
   operationJson,
   operationListJson,
@@ -100,8 +103,13 @@ function sayReplay(reply: FastifyReply, replay: Replay, onMismatch: () => void):
   if (replay === 'mismatch') onMismatch()
 }
 
-export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
-  const { desktops, leadership, onMismatch } = options
+interface CustomerRoutesOptions extends DesktopRoutesOptions {
+  /** What the desktop has used lately; null if that is not known now. */
+  lastMetrics(desktop: DesktopJson, requestId: string): Promise<LastMetricsJson | null>
+}
+
+export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
+  const { desktops, leadership, onMismatch, lastMetrics } = options
 
   app.post(
     '/desktops',
@@ -184,12 +192,17 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         tags: ['Desktops'],
         summary: 'Read a desktop',
         params,
+        querystring: desktopQuery,
         response: { 200: desktopJson },
         answers: { 200: 'The desktop; a destroyed one stays readable' },
         problems: [404],
       },
     },
-    async (request) => desktops.show(customer(request), request.params.id),
+    async (request) => {
+      const desktop = await desktops.show(customer(request), request.params.id)
+      if (request.query.include === undefined) return desktop
+      return { ...desktop, metrics: await lastMetrics(desktop, request.id) }
+    },
   )
 
   app.patch(

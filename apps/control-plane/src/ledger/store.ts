@@ -144,6 +144,30 @@ export async function isAwakeOn(
   return rowCount !== 0
 }
 
+export interface AwakePeriod {
+  /** In Unix seconds, as is the end. */
+  start: number
+  end: number
+  hostId: string | null
+}
+
+/** When the desktop was awake between two times, oldest first; the latest ones if there are more than the limit. */
+export async function awakePeriods(
+  db: Db,
+  { desktopId, start, end, limit }: { desktopId: string; start: number; end: number; limit: number },
+): Promise<AwakePeriod[]> {
+  const { rows } = await db.query<AwakePeriod>({
+    name: 'ledger-awake-periods',
+    text: `select extract(epoch from lower(period))::float8 as start,
+             extract(epoch from coalesce(upper(period), clock_timestamp()))::float8 as end, host_id as "hostId"
+           from usage_intervals
+           where desktop_id = $1 and kind = 'awake' and period && tstzrange(to_timestamp($2), to_timestamp($3))
+           order by lower(period) desc limit $4`,
+    values: [desktopId, start, end, limit],
+  })
+  return rows.reverse()
+}
+
 export interface UsedMs {
   desktopId: string
   tier: Tier

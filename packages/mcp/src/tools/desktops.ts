@@ -205,3 +205,34 @@ export const destroyDesktop = tool({
     return { text: `${id} is destroyed`, data: { desktop_id: id, state: 'destroyed' } }
   },
 })
+
+const measured = (what: string) => z.number().optional().describe(what)
+
+export const readMetrics = tool({
+  name: 'desktop_metrics',
+  title: 'See what a desktop uses',
+  description: 'Says what a desktop uses of its processor, memory, disk and network, as measured last, every 10 s.',
+  grant: 'see',
+  onDesktop: true,
+  idempotent: true,
+  input: {},
+  output: {
+    ...{ ...ids, state },
+    measured_at: measured('Unix seconds; nothing is known if it is left out'),
+    cpu_percent: measured('Of one CPU'),
+    ...{ memory_used_mib: measured('As the guest reports it'), memory_mib: measured('What it has') },
+    disk_read_bytes_per_sec: measured('Average of 10 s'),
+    disk_write_bytes_per_sec: measured('Average of 10 s'),
+    network_received_bytes_per_sec: measured('Average of 10 s'),
+    network_sent_bytes_per_sec: measured('Average of 10 s'),
+  },
+  run: async ({ desktop_id: id }, { client, signal }) => {
+    const { state, metrics } = await client.getDesktop(id, { include: 'metrics', signal })
+    const { at, ...figures } = metrics ?? {}
+    const known = Object.entries(figures).filter(([, value]) => value !== null)
+    const data = { desktop_id: id, state, ...(at !== undefined && { measured_at: at }), ...Object.fromEntries(known) }
+    const lines = known.map(([name, value]) => `${name}: ${value}`)
+    const head = at === undefined ? 'nothing was measured yet' : `measured at ${new Date(at * 1_000).toISOString()}`
+    return { text: [`${id} is ${state}; ${head}`, ...lines].join('\n'), data }
+  },
+})

@@ -1,11 +1,11 @@
 // The connections to the guests of libvirt's domains: the guest agent's channel, the sockets of their ports, and how busy
 // the guest's processors are.
 import { type DesktopId, refuse } from '@dormouse/contract'
-import { statsGroup } from '@dormouse/node-libvirt'
 import { CallQueue } from '../../mechanics/call-queue.ts'
 import type { GuestUsage } from '../driver.ts'
 import type { GuestAccess } from '../guest-access.ts'
 import { agentCall } from './agent-call.ts'
+import { DomainStatistics } from './domain-statistics.ts'
 import { sshSocketOf, wakeSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
@@ -16,11 +16,13 @@ const usualForOom = 0
 export class LibvirtGuests {
   readonly #installation: Installation
   readonly #processes = new QemuProcesses()
+  readonly #statistics: DomainStatistics
   /** One per desktop: a guest agent takes one call at a time. */
   readonly #queues = new Map<DesktopId, CallQueue>()
 
   constructor(installation: Installation) {
     this.#installation = installation
+    this.#statistics = new DomainStatistics(installation, (desktopId) => this.frozen(desktopId))
   }
 
   access(desktopId: DesktopId): GuestAccess {
@@ -52,29 +54,26 @@ export class LibvirtGuests {
     return this.#processes.residentMiB(this.#installation.domain(desktopId).name)
   }
 
-  /** The processors' time is the kernel's, the network's bytes are libvirt's. */
-  async usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>> {
-    const bytes = await this.#networkBytes()
+  /** The processors' time is the kernel's, the rest is libvirt's. */
+  async usage(desktopIds: readonly DesktopId[], { whole = false } = {}): Promise<Map<DesktopId, GuestUsage>> {
+    const counted = await this.#statistics.read(desktopIds, whole)
     const read = async (desktopId: DesktopId) => {
-      const processorMs = await this.#processes.processorMs(this.#installation.domain(desktopId).name)
-      return [desktopId, { processorMs, networkBytes: bytes.get(desktopId) }] as const
+      const { ran, waited } = (await this.#processes.processorMs(this.#installation.domain(desktopId).name)) ?? {}
+      const { receivedBytes, sentBytes, ...others } = counted.get(desktopId) ?? {}
+      const used: GuestUsage = {
+        ...{ processorMs: ran === undefined ? undefined : ran + waited!, ranMs: ran },
+        networkBytes: receivedBytes === undefined ? undefined : receivedBytes + (sentBytes ?? 0),
+        ...{ receivedBytes, sentBytes, ...others },
+      }
+      return [desktopId, used] as const
     }
     return new Map(await Promise.all(desktopIds.map(read)))
-  }
-
-  /** One call for all domains, which queries no QEMU. */
-  async #networkBytes(): Promise<Map<DesktopId, number>> {
-    const { domains } = this.#installation.session.host
-    const all = await orRefuse(
-      'the network traffic could not be read',
-      domains.stats({ groups: statsGroup.interface, nowait: true }),
-    )
-    return new Map(all.map(({ domain, stats }) => [domain.uuid, bytesOf(stats)]))
   }
 
   /** Calls that are still queued end with their process, and delay none of the next one's. */
   release(desktopId: DesktopId): void {
     this.#queues.delete(desktopId)
+    this.#statistics.release(desktopId)
   }
 
   async #socket(desktopId: DesktopId, socketOf: (xml: string) => string | undefined): Promise<string> {
@@ -82,10 +81,3 @@ export class LibvirtGuests {
     return socketOf(xml) ?? refuse('guest_unavailable', 'the desktop’s domain has no port for its guest')
   }
 }
-
-/** The bytes of all its network devices. */
-const bytesOf = (stats: Record<string, unknown>): number =>
-  Object.entries(stats).reduce(
-    (sum, [name, value]) => (/^net\.\d+\.[rt]x\.bytes$/.test(name) ? sum + Number(value) : sum),
-    0,
-  )

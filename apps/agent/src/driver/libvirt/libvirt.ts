@@ -276,8 +276,8 @@ export class LibvirtDriver implements Driver {
     return (await this.#installation.ready()).network?.takeNewAddress(desktopId)
   }
 
-  usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>> {
-    return this.#guests.usage(desktopIds)
+  usage(desktopIds: readonly DesktopId[], options?: { whole?: boolean }): Promise<Map<DesktopId, GuestUsage>> {
+    return this.#guests.usage(desktopIds, options)
   }
 
   guestAccess(desktopId: DesktopId): GuestAccess {

@@ -12,6 +12,12 @@ interface Process {
   began: string
 }
 
+/** In milliseconds. */
+export interface ProcessorMs {
+  ran: number
+  waited: number
+}
+
 const searchEveryMs = 1_000
 const lookEveryMs = 50
 /** The share of one processor's time; an idle guest uses a few hundredths. */
@@ -35,11 +41,11 @@ export class QemuProcesses {
     }
   }
 
-  /** How long its virtual processors have run or waited for a processor; undefined if it is not visible. */
-  async processorMs(domainName: string): Promise<number | undefined> {
+  /** How long its virtual processors have run, and waited for a processor; undefined if it is not visible. */
+  async processorMs(domainName: string): Promise<ProcessorMs | undefined> {
     if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
     const found = this.#found.get(domainName)
-    return found && wantedMs(found.pid)
+    return found && processorsOf(found.pid)
   }
 
   /**
@@ -125,22 +131,29 @@ export class QemuProcesses {
   }
 }
 
-/** How long its vCPUs have run or waited for a processor since they started; undefined if the kernel does not say. */
 async function wantedMs(pid: number): Promise<number | undefined> {
+  const all = await processorsOf(pid)
+  return all && all.ran + all.waited
+}
+
+/** How long its vCPUs have run, and waited for a processor, since they started; undefined if the kernel does not say. */
+async function processorsOf(pid: number): Promise<ProcessorMs | undefined> {
   try {
     const threads = await readdir(`/proc/${pid}/task`)
-    const wanted = await Promise.all(threads.map((thread) => processorMs(`/proc/${pid}/task/${thread}`)))
-    return wanted.reduce((sum, ms) => sum + ms, 0)
+    const each = await Promise.all(threads.map((thread) => processorOf(`/proc/${pid}/task/${thread}`)))
+    return each.reduce((sum, one) => ({ ran: sum.ran + one.ran, waited: sum.waited + one.waited }), unused)
   } catch {
     return undefined
   }
 }
 
+const unused: ProcessorMs = { ran: 0, waited: 0 }
+
 /** QEMU names the threads of vCPUs; threads that save or migrate have other names. */
-async function processorMs(thread: string): Promise<number> {
-  if (!(await readFile(`${thread}/comm`, 'utf8')).startsWith('CPU ')) return 0
+async function processorOf(thread: string): Promise<ProcessorMs> {
+  if (!(await readFile(`${thread}/comm`, 'utf8')).startsWith('CPU ')) return unused
   const [ranNs = 0, waitedNs = 0] = (await readFile(`${thread}/schedstat`, 'utf8')).split(' ').map(Number)
-  return (ranNs + waitedNs) / 1e6
+  return { ran: ranNs / 1e6, waited: waitedNs / 1e6 }
 }
 
 /** Takes `overMs`, and looks repeatedly, because each wait may be short. */

@@ -40,6 +40,9 @@ export interface SimulatedSettings {
 }
 
 const usualImages = ['mini']
+const unused: GuestUsage = {
+  ...{ processorMs: 0, networkBytes: 0, ranMs: 0, receivedBytes: 0, sentBytes: 0, readBytes: 0, writtenBytes: 0 },
+}
 const plentyOfProcessors = 64
 const plenty = { memoryMiB: 1_048_576, diskGiB: 16_384 }
 
@@ -343,8 +346,12 @@ export class SimulatedDriver implements Driver {
   readonly used = new Map<DesktopId, GuestUsage>()
 
   async usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>> {
-    const nothing = { processorMs: 0, networkBytes: 0 }
-    return new Map(desktopIds.map((desktopId) => [desktopId, { ...(this.used.get(desktopId) ?? nothing) }]))
+    const usageOf = (desktopId: DesktopId): GuestUsage => ({
+      ...unused,
+      memoryMiB: this.#domains.read(desktopId)?.spec.memoryMiB,
+      ...this.used.get(desktopId),
+    })
+    return new Map(desktopIds.map((desktopId) => [desktopId, usageOf(desktopId)]))
   }
 
   guest(desktopId: DesktopId, access: SimulatedAccess): SimulatedGuest {
