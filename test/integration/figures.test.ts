@@ -1,5 +1,5 @@
 // Guarantee: an owner sees what a desktop has used, and why times have no figures; reading it wakes nothing, and costs nothing
-// unless it is asked for.
+// unless it is asked for. Each trouble of a guest is one event, whichever replica leads.
 import type { MetricsJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'
@@ -86,4 +86,60 @@ test('a wrong time, step or inclusion is named', async () => {
     expect([query, ...(await refusedField(`?${query}`))]).toEqual([query, 400, 'include'])
   const whole = await metrics(stack, id, '?start=0&end=86400')
   expect([whole.step, whole.missing]).toEqual([720, [{ start: 0, end: 86_400, reason: 'asleep' }]])
+})
+
+const troubles = (stack: Stack, id: string) =>
+  stack.database.rows<{ type: string; data: Record<string, unknown>; labels: object | null }>(
+    `select type, data, labels from events
+     where desktop_id = $1 and type in ('desktop.out_of_memory', 'desktop.disk_full') order by seq`,
+    [id],
+  )
+
+test('a killed process and full disks are one event each, over a change of the leader, and reach webhooks’ and events’ readers', async () => {
+  await using stack = await Stack.start({ ...often, replicas: 2 })
+  const { id } = await stack.desktop('awake')
+  await stack.api('PATCH', `/v1/desktops/${id}`, { body: { labels: { team: 'qa' } } })
+  const { driver } = stack.host
+  const count = (most: number) => waitFor(`${most} events`, async () => (await troubles(stack, id)).length >= most)
+  driver.prints.set(id, '[ 1.0] Out of memory: Killed process 5 (a\u001b[31mb) total-vm:1kB\n')
+  await count(1)
+  const leader = stack.replicas.find(({ leads }) => leads)!
+  await leader.stop()
+  await leader.start()
+  let written = 0
+  driver.used.set(id, {
+    ...{ processorMs: 0, networkBytes: 0 },
+    get writtenBytes() {
+      written += 2 ** 20
+      return written
+    },
+  })
+  driver.fileSystems.set(id, [{ path: '/srv', totalBytes: 2 ** 30, freeBytes: 0 }])
+  await count(2)
+  const { json } = await stack.api(
+    'GET',
+    '/v1/events?limit=10&type=desktop.out_of_memory&type=desktop.disk_full&select=team%3Dqa',
+  )
+  expect(json.events.map(({ type, data }: { type: string; data: object }) => [type, data])).toEqual([
+    ['desktop.out_of_memory', { process: 'a [31mb', kills: 1, generation: 1 }],
+    ['desktop.disk_full', { where: 'guest', path: '/srv', generation: 1 }],
+  ])
+})
+
+test('a host tells of its own desktops alone, and nothing that it says makes its heartbeat fail', async () => {
+  await using stack = await Stack.start({ hosts: 2 })
+  const { id } = await stack.desktop('awake')
+  const { host_id: own } = await stack.see(id)
+  const other = stack.hosts.find((host) => host.id !== own)!
+  const { wings } = stack.replica.parts
+  const trouble = { desktopId: id, kind: 'out_of_memory', at: 5, process: 'x', kills: 1, where: null, path: null }
+  const says = (hostId: string, ...given: object[]) => wings.figures.heard(hostId, { troubles: given as never })
+  await says(other.id, trouble)
+  expect(await troubles(stack, id)).toEqual([])
+  await says(own!, trouble, { ...trouble, at: 6 }, { ...trouble, kind: 'later' }, { ...trouble, kind: 'constructor' })
+  await says(own!, { ...trouble, at: 6 })
+  await says(own!, trouble)
+  expect(await troubles(stack, id)).toHaveLength(1)
+  await says(own!, { ...trouble, at: 7 })
+  expect(await troubles(stack, id)).toHaveLength(2)
 })

@@ -2,7 +2,7 @@
 // guest-*.test.ts, in `npm run test:long`.
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import type { Exec } from '@dormouse/client'
+import type { EventJson, Exec } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
 import { inTerminal } from './parts/command-line.ts'
@@ -145,6 +145,27 @@ test('a terminal at the command line passes keys and Ctrl-C, can be left and joi
   second.stdin.write('hello\r')
   expect(await once(second, 'close')).toEqual([4, null])
   expect(shown).toContain('got hello')
+})
+
+test('a process that its kernel kills for want of memory and a full disk are events of its desktop', async () => {
+  const { client, desktop } = stage
+  const { cursor } = await client.listEvents({ limit: 1_000 })
+  const eventOf = (type: EventJson['type']) =>
+    waitFor(type, async () => {
+      const { events } = await client.listEvents({ types: [type], desktopId: desktop.id, after: cursor })
+      return events[0]?.data
+    })
+  const greedy = 'echo 1000 >/proc/self/oom_score_adj; exec tail /dev/zero'
+  expect(await stage.exec(greedy, { timeout_secs: 60 })).toMatchObject({ signal: 9 })
+  expect(await eventOf('desktop.out_of_memory')).toMatchObject({ process: 'tail', kills: 1 })
+  // All but 4 MiB are taken without being written.
+  await stage.run(`set -- $(df -k / | tail -n 1); fallocate -l $((($4 - 4096) * 1024)) /full; sync`)
+  const writing = await desktop.commands.start(
+    'until [ -e /run/told ]; do dd if=/dev/zero of=/some bs=1M count=2 conv=fsync 2>/dev/null; sleep 1; done',
+  )
+  expect(await eventOf('desktop.disk_full')).toMatchObject({ where: 'guest', path: '/' })
+  await stage.run('touch /run/told; rm /full /some')
+  await writing.wait()
 })
 
 async function textOf(exec: Exec): Promise<string> {

@@ -149,7 +149,8 @@ function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions
 }
 
 function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, warm, templates, furnishing, eviction, figures, samples, withoutLeader, execActivity } = parts
+  const { journal, space, warm, templates, furnishing, eviction, figures, samples, guestTroubles } = parts
+  const { withoutLeader, execActivity } = parts
   const isHere = (desktopId: string) => (journal.read(desktopId)?.disk ?? 'none') !== 'none'
   periodic.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   periodic.every(spaceEveryMs, 'disk space', () => space.check())
@@ -160,6 +161,7 @@ function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs
   periodic.every(figuresEveryMs, 'figures of desktops that have gone', () => figures.prune(isHere))
   periodic.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
   periodic.every(activityEveryMs, 'activity of guests', () => samples.sample())
+  periodic.every(activityEveryMs, 'troubles of guests', () => guestTroubles.look())
   periodic.every(activityEveryMs, 'running execs', () => execActivity.look())
 }
 

@@ -5,6 +5,7 @@ import type { Activity } from './desktops/activity.ts'
 import type { ActivityReports } from './desktops/activity-reports.ts'
 import { inventory, journalledInventory, raiseJournal } from './desktops/inventory.ts'
 import type { LookDeps } from './desktops/situation.ts'
+import type { Troubles } from './desktops/troubles.ts'
 import type { Watch } from './desktops/watch.ts'
 import type { WithoutLeader } from './desktops/without-leader.ts'
 import type { Facts } from './facts.ts'
@@ -46,6 +47,7 @@ interface HeartbeatDeps {
   activity: Activity
   reports: ActivityReports
   withoutLeader: Pick<WithoutLeader, 'asks'>
+  troubles: Pick<Troubles, 'current'>
   log: Log
 }
 
@@ -54,7 +56,7 @@ interface HeartbeatDeps {
  * the part of the desktops' activity that its link has not sent yet.
  */
 export async function sayHeartbeat(deps: HeartbeatDeps, link: object): Promise<Heartbeat> {
-  const { watch, facts, activity, reports, withoutLeader, log } = deps
+  const { watch, facts, activity, reports, withoutLeader, troubles, log } = deps
   const check = watch.checkAll().then(
     () => true,
     (err: unknown) => {
@@ -66,10 +68,12 @@ export async function sayHeartbeat(deps: HeartbeatDeps, link: object): Promise<H
   const running = checked ? watch.running() : []
   const current = await facts.current()
   if (checked) activity.retain(new Set(running.map(({ desktopId }) => desktopId)))
+  const troubled = troubles.current()
   return {
     facts: current,
     running,
     activity: reports.changed(link, running),
+    ...(troubled.length > 0 && { troubles: troubled }),
     ...(withoutLeader.asks && { wantsIdleRules: true }),
   }
 }

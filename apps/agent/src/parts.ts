@@ -8,7 +8,9 @@ import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
 import { ExecActivity } from './desktops/exec-activity.ts'
 import { Figures } from './desktops/figures.ts'
+import { FullDisks } from './desktops/full-disks.ts'
 import { Furnishing } from './desktops/furnishing.ts'
+import { GuestTroubles } from './desktops/guest-troubles.ts'
 import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
@@ -16,6 +18,7 @@ import type { SendReport } from './desktops/report.ts'
 import { Space } from './desktops/space.ts'
 import { TemplateFolders } from './desktops/template-folders.ts'
 import { Templates } from './desktops/templates.ts'
+import { Troubles } from './desktops/troubles.ts'
 import { Turns } from './desktops/turns.ts'
 import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
 import { type HostMemory, WarmCopies, type WarmDeps } from './desktops/warm-copies.ts'
@@ -70,6 +73,8 @@ export interface Parts extends Omit<CommandDeps, 'hostKey'> {
   space: Space
   eviction: ImageEviction
   samples: UsageSamples
+  troubles: Troubles
+  guestTroubles: GuestTroubles
   withoutLeader: WithoutLeader
 }
 
@@ -123,6 +128,7 @@ export async function makeParts({
   }
   const watch = new Watch(deps)
   const execs = new GuestExecs()
+  const troubles = new Troubles()
   return {
     ...deps,
     listener,
@@ -132,7 +138,8 @@ export async function makeParts({
     space: new Space({ ...deps, watch }),
     eviction,
     calls: new CallsInFlight(activity),
-    samples: new UsageSamples({ driver, watch, activity, figures, thresholds }),
+    troubles,
+    ...looksAtGuests({ ...deps, watch, troubles }, thresholds),
     withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
     execs,
@@ -141,6 +148,17 @@ export async function makeParts({
     appends: new Appends(),
     pictures: new PictureEncoder(),
     rootUnit: new RootUnit(folders.upgrades),
+  }
+}
+
+type GuestLooks = Pick<Parts, 'driver' | 'guests' | 'activity' | 'figures' | 'watch' | 'troubles'> & { log: Log }
+
+/** What looks at guests every few seconds. */
+function looksAtGuests(deps: GuestLooks, thresholds: Thresholds) {
+  const fullDisks = new FullDisks(deps)
+  return {
+    samples: new UsageSamples({ ...deps, fullDisks, thresholds }),
+    guestTroubles: new GuestTroubles({ ...deps, fullDisks }),
   }
 }
 

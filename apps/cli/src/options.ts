@@ -90,6 +90,7 @@ export function replayNote({ terminal }: Context, { idempotencyKey }: KeyOption)
 const eventTypes: Record<EventJson['type'], true> = {
   ...{ 'desktop.state': true, 'desktop.moved': true },
   ...{ 'desktop.destroy_soon': true, 'desktop.schedule_skipped': true },
+  ...{ 'desktop.out_of_memory': true, 'desktop.disk_full': true },
   ...{ 'operation.pending': true, 'operation.running': true, 'operation.succeeded': true, 'operation.failed': true },
   ...{ 'claim.taken': true, 'claim.connected': true, 'claim.disconnected': true, 'claim.released': true },
   ...{ 'wake_lock.taken': true, 'wake_lock.renewed': true, 'wake_lock.released': true, 'wake_lock.expired': true },

@@ -159,6 +159,7 @@ function acceptAgents({ app, modules, limits: { strangers }, config, logOf }: Pa
             checkIns.heartbeat(hostId, heartbeat.facts),
             leads && heartbeat.wantsIdleRules ? wings.idleRules(hostId) : undefined,
             usage.heard(hostId, heartbeat),
+            leads ? wings.heard(hostId, heartbeat) : undefined,
           ])
           return { ...answer, now: Date.now(), leads, ...(idleRules && { idleRules }) }
         }),

@@ -1,6 +1,6 @@
 // The wings: features that no other module needs. Each has a folder with a `wing.ts`, and an import and a line here. Without
 // them the rest works unchanged.
-import type { DesktopJson, IdleRule, LastMetricsJson } from '@dormouse/contract'
+import type { DesktopJson, Heartbeat, IdleRule, LastMetricsJson } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
 import { openBulk } from './bulk/wing.ts'
 import type { Db } from './db/pool.ts'
@@ -58,6 +58,8 @@ export interface Wing {
   idleRules?(hostId: string): Promise<IdleRule[] | undefined>
   /** What the desktop has used of its processor, memory, disk and network lately; null if that is not known now. */
   lastMetrics?(desktop: DesktopJson, requestId: string): Promise<LastMetricsJson | null>
+  /** What a host has said of its guests, if this replica leads. Never fails. */
+  heard?(hostId: string, heartbeat: Heartbeat): Promise<void>
   /** Resolves when the wing has no work in progress. */
   settled?(): Promise<void>
   close?(): Promise<void>
@@ -103,6 +105,8 @@ export function openWings(needs: WingNeeds) {
       (await Promise.all(all.map((wing) => wing.idleRules?.(hostId)))).find((rules) => rules !== undefined),
     lastMetrics: async (...given: Parameters<NonNullable<Wing['lastMetrics']>>) =>
       (await all.find(({ lastMetrics }) => lastMetrics)?.lastMetrics?.(...given)) ?? null,
+    heard: async (...given: Parameters<NonNullable<Wing['heard']>>) =>
+      void (await Promise.all(all.map((wing) => wing.heard?.(...given)))),
     settled: async () => void (await Promise.all(all.map((wing) => wing.settled?.()))),
     close: async () => void (await Promise.all(all.map((wing) => wing.close?.()))),
   }

@@ -155,12 +155,31 @@ export const welcome = z.object({
 })
 export type Welcome = z.infer<typeof welcome>
 
+/** What went wrong in a guest. A later release may have more kinds. */
+const guestTrouble = z.object({
+  desktopId: id,
+  /** `out_of_memory` or `disk_full`. */
+  kind: said(40),
+  /** By the host's clock, in Unix milliseconds; rises for the same desktop and kind. */
+  at: z.int().min(0),
+  /** What the guest's kernel killed last, and how many it has killed since the trouble before. */
+  process: said(64).nullable(),
+  kills: z.int().min(0),
+  /** Whose disk is full: the guest's file system at `path`, or its host's. */
+  where: z.enum(['guest', 'host']).nullable(),
+  path: said(500).nullable(),
+})
+export type GuestTrouble = z.infer<typeof guestTrouble>
+export const mostTroubles = 1_000
+
 export const heartbeat = z.object({
   facts: hostFacts,
   /** The desktops whose domain runs now, with their generations. Usage counts by this. */
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
   /** The desktops whose activity has changed since the last heartbeat on this link; all of them in the first heartbeat. */
   activity: listOf(guestActivity, mostDesktops),
+  /** Each is repeated for a minute, at most one of each kind for a desktop: a leader that has changed meanwhile misses none. */
+  troubles: listOf(guestTrouble, mostTroubles).optional(),
   /** It requests the rules by which it hibernates idle desktops without contact to a leader. */
   wantsIdleRules: z.boolean().optional(),
 })

@@ -11,6 +11,8 @@ export const customerEventTypes = [
   'desktop.moved',
   'desktop.destroy_soon',
   'desktop.schedule_skipped',
+  'desktop.out_of_memory',
+  'desktop.disk_full',
   'operation.pending',
   'operation.running',
   'operation.succeeded',
@@ -85,7 +87,7 @@ export const eventJson = z
     data: z
       .record(z.string(), z.unknown())
       .describe(
-        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `desktop.destroy_soon`: `destroy_at`; about an hour before. `desktop.schedule_skipped`: `action`, `planned_at`, `reason`, which is `missed` (more than an hour late), `overtaken` (a later time came first) or the code of a refusal. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. `webhook.disabled`: `webhook_id`, `url`, `reason`. `events.left_out`: `count`, `since`; so many events of wake locks, claims and keys were above the budget, and are not in the log. `deliveries.left_out`: `webhook_id`, `url`, `count`, `since`; so many events in the log were not sent to that webhook. A later release may add fields',
+        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `desktop.destroy_soon`: `destroy_at`; about an hour before. `desktop.schedule_skipped`: `action`, `planned_at`, `reason`, which is `missed` (more than an hour late), `overtaken` (a later time came first) or the code of a refusal. `desktop.out_of_memory`: the guest’s kernel has ended `process`; `kills` since the event before, at most one event a minute. `desktop.disk_full`: `where`, which is `guest` (the file system at `path`) or `host` (the desktop stands still until its host has space). `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. `webhook.disabled`: `webhook_id`, `url`, `reason`. `events.left_out`: `count`, `since`; so many events of wake locks, claims and keys were above the budget, and are not in the log. `deliveries.left_out`: `webhook_id`, `url`, `count`, `since`; so many events in the log were not sent to that webhook. A later release may add fields',
       ),
   })
   .meta({

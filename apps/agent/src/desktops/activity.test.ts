@@ -84,6 +84,7 @@ test('processor and network count above their thresholds, from the second sample
     watch: { running: () => [{ desktopId: id, generation: 1 }] },
     activity,
     figures: { isDue: () => false, note: async () => undefined },
+    fullDisks: { used: () => undefined },
     thresholds: { cpuPercent: 25, networkKibps: 32 },
   })
   await samples.sample()

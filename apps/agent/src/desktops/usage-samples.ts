@@ -4,6 +4,7 @@ import type { DesktopId } from '@dormouse/contract'
 import type { Driver, GuestUsage } from '../driver/driver.ts'
 import type { Activity } from './activity.ts'
 import type { Figures } from './figures.ts'
+import type { FullDisks } from './full-disks.ts'
 import type { Watch } from './watch.ts'
 
 export interface Thresholds {
@@ -17,6 +18,7 @@ interface SampleDeps {
   watch: Pick<Watch, 'running'>
   activity: Activity
   figures: Pick<Figures, 'isDue' | 'note'>
+  fullDisks: Pick<FullDisks, 'used'>
   thresholds: Thresholds
 }
 
@@ -31,7 +33,7 @@ export class UsageSamples {
 
   /** To be called every few seconds. Each sample covers the time since the one before. */
   async sample(): Promise<void> {
-    const { driver, watch, activity, figures, thresholds } = this.#deps
+    const { driver, watch, activity, figures, fullDisks, thresholds } = this.#deps
     const running = watch.running().map(({ desktopId }) => desktopId)
     const whole = figures.isDue()
     const now = running.length > 0 ? await driver.usage(running, { whole }) : new Map<DesktopId, GuestUsage>()
@@ -45,6 +47,7 @@ export class UsageSamples {
       activity.sampled(desktopId, 'network', kibps >= thresholds.networkKibps)
     }
     this.#before = now
+    fullDisks.used(now)
     if (whole) await figures.note(now)
   }
 }

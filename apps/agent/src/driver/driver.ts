@@ -162,6 +162,8 @@ export interface Driver {
    * their processes are asked for.
    */
   usage(desktopIds: readonly DesktopId[], options?: { whole?: boolean }): Promise<Map<DesktopId, GuestUsage>>
+  /** What these guests have printed on their consoles since the call before, in whole lines; nothing at the first. */
+  printed(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, string>>
   /**
    * A connection to the screen of a running desktop. The protocol is RFB, and the server sends first; the caller owns its
    * bytes.

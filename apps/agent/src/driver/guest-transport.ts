@@ -30,6 +30,14 @@ export interface GuestAgent {
   run(script: string, timeoutSecs: number, input?: Buffer): Promise<ProgramEnd>
 }
 
+/** One that the guest's programs can write to. */
+export interface FileSystem {
+  path: string
+  totalBytes: number
+  /** What programs that are not root's can still write. */
+  freeBytes: number
+}
+
 /** How a program ended, and what it printed. */
 export interface ProgramEnd {
   exitCode: number | undefined
@@ -138,6 +146,8 @@ export interface Guests {
    * does not answer in time or fails. It may be told again.
    */
   tell(desktopId: DesktopId, news?: WakeNews): Promise<void>
+  /** The file systems of a running guest. */
+  fileSystems(desktopId: DesktopId): Promise<FileSystem[]>
   /** The agent of a template's guest: the host keeps nothing about it. */
   nobody(buildId: string): GuestAgent
   /** Makes the keys of a guest that begins with a template: the files with which it and this host know each other. */

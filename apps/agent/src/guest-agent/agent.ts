@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
-import type { GuestAgent, ProgramEnd } from '../driver/guest-transport.ts'
+import type { FileSystem, GuestAgent, ProgramEnd } from '../driver/guest-transport.ts'
 
 const clockToleranceMs = 1_000
 const firstPauseMs = 3
@@ -18,6 +18,20 @@ const statusAnswer = z.object({
   'out-data': z.string().optional(),
   'err-data': z.string().optional(),
 })
+
+/** Their agent leaves out sizes that it cannot read. */
+const fileSystemsAnswer = z
+  .array(
+    z.object({
+      mountpoint: z.string(),
+      type: z.string(),
+      'used-bytes': z.number().optional(),
+      'total-bytes': z.number().optional(),
+    }),
+  )
+  .max(1_000)
+/** These are always full. */
+const readOnlyTypes = new Set(['squashfs', 'iso9660', 'udf', 'erofs', 'cramfs'])
 
 export class QemuGuestAgent implements GuestAgent {
   readonly #call: AgentCall
@@ -37,6 +51,15 @@ export class QemuGuestAgent implements GuestAgent {
     } catch (error) {
       if (!(error instanceof AgentRefused) || !(await this.#clockIsRight())) throw asUnavailable(error)
     }
+  }
+
+  async fileSystems(): Promise<FileSystem[]> {
+    const all = parse(fileSystemsAnswer, await this.#call('guest-get-fsinfo'))
+    return all.flatMap(({ mountpoint: path, type, 'used-bytes': used, 'total-bytes': total }) =>
+      used === undefined || !total || readOnlyTypes.has(type)
+        ? []
+        : [{ path, totalBytes: total, freeBytes: Math.max(0, total - used) }],
+    )
   }
 
   async run(script: string, timeoutSecs: number, input?: Buffer): Promise<ProgramEnd> {

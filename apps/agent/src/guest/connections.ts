@@ -3,7 +3,7 @@
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { GuestAccess, GuestEvent, WakeNews } from '../driver/guest-access.ts'
-import type { GuestAgent, Guests } from '../driver/guest-transport.ts'
+import type { FileSystem, GuestAgent, Guests } from '../driver/guest-transport.ts'
 import { QemuGuestAgent } from '../guest-agent/agent.ts'
 import { GuestCalls } from '../ssh/calls.ts'
 import { SshConnection, type SshConnectionOptions } from '../ssh/connection.ts'
@@ -50,6 +50,10 @@ export class GuestConnections implements Guests {
   async tell(desktopId: DesktopId, news: WakeNews = {}): Promise<void> {
     await tellGuest(await this.#host.guestAccess(desktopId).wakeSocket(), news)
     this.guest(desktopId).connectSoon()
+  }
+
+  fileSystems(desktopId: DesktopId): Promise<FileSystem[]> {
+    return new QemuGuestAgent(this.#host.guestAccess(desktopId).agent).fileSystems()
   }
 
   nobody(buildId: string): GuestAgent {

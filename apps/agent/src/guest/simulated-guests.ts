@@ -5,6 +5,7 @@ import type { Log } from '@dormouse/process'
 import type { WakeNews } from '../driver/guest-access.ts'
 import type {
   FileDownload,
+  FileSystem,
   FileUpload,
   GuestAgent,
   Guests,
@@ -48,6 +49,10 @@ export class SimulatedGuests implements Guests {
       await guest.run(bytes ? `umask 077; cat >${name} && chmod ${rights} ${name}` : `rm -f ${name}`, 0, bytes)
     }
     if (hostName !== undefined) await guest.run(`hostname ${quote(hostName)}`)
+  }
+
+  async fileSystems(desktopId: DesktopId): Promise<FileSystem[]> {
+    return this.#driver.fileSystems.get(desktopId) ?? []
   }
 
   nobody(buildId: string): GuestAgent {

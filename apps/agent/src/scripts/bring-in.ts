@@ -85,12 +85,16 @@ umask 077
 no() { echo "no $1"; exit 0; }
 `
 
+/** The kernel's line of a killed process is an error, which images print only if they boot at this level. */
+const printErrors = `read -r level _ </proc/sys/kernel/printk && [ "$level" -ge 4 ] || echo 4 2>/dev/null >/proc/sys/kernel/printk`
+
 export const bringInScript = (publicKey: string | undefined): string => `# bring in the program
 ${prologue}command -v sshd >/dev/null || no sshd
 ${placeProgram}
 ${placeConfig}
 ${publicKey ? placeKey(quote(publicKey.trim())) : ''}
 ${startProgram}
+${printErrors}
 ${publicKey ? printHostKey : ''}
 `
 

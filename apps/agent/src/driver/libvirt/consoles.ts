@@ -6,9 +6,13 @@ import { eachDone } from '@dormouse/process'
 import { privateFolder, unlessMissing } from '../../mechanics/durable-file.ts'
 
 const maxBytes = 1024 * 1024
+/** Of more output than this, the end alone is read. */
+const readBytes = 64 * 1024
 
 export class Consoles {
   readonly #folder: string
+  /** Up to where each was read. */
+  readonly #read = new Map<DesktopId, number>()
 
   constructor(folder: string) {
     this.#folder = folder
@@ -23,6 +27,7 @@ export class Consoles {
   }
 
   async remove(desktopId: DesktopId): Promise<void> {
+    this.#read.delete(desktopId)
     await rm(this.#path(desktopId), { force: true })
   }
 
@@ -33,6 +38,28 @@ export class Consoles {
       const size = (await stat(path).catch(unlessMissing))?.size ?? 0
       if (size > maxBytes) await truncate(path, 0)
     })
+  }
+
+  /** What was written to each since the call before, in whole lines; nothing at the first. */
+  async printed(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, string>> {
+    const read = async (desktopId: DesktopId) => [desktopId, await this.#printed(desktopId)] as const
+    return new Map(await Promise.all(desktopIds.map(read)))
+  }
+
+  async #printed(desktopId: DesktopId): Promise<string> {
+    const path = this.#path(desktopId)
+    const size = (await stat(path).catch(unlessMissing))?.size ?? 0
+    const before = this.#read.get(desktopId) ?? size
+    // It was emptied meanwhile.
+    const start = Math.max(before > size ? 0 : before, size - readBytes)
+    this.#read.set(desktopId, start)
+    if (start === size) return ''
+    await using file = await open(path, 'r')
+    const bytes = Buffer.alloc(size - start)
+    const { bytesRead } = await file.read(bytes, 0, bytes.length, start)
+    const whole = bytes.subarray(0, bytesRead).lastIndexOf('\n') + 1
+    this.#read.set(desktopId, start + whole)
+    return bytes.toString('utf8', 0, whole)
   }
 
   #path(desktopId: DesktopId): string {

@@ -280,6 +280,10 @@ export class LibvirtDriver implements Driver {
     return this.#guests.usage(desktopIds, options)
   }
 
+  printed(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, string>> {
+    return this.#consoles.printed(desktopIds)
+  }
+
   guestAccess(desktopId: DesktopId): GuestAccess {
     return this.#guests.access(desktopId)
   }

@@ -16,6 +16,7 @@ import type {
   SavedBy,
   SaveProgress,
 } from '../driver.ts'
+import type { FileSystem } from '../guest-transport.ts'
 import type { Mark } from '../mark.ts'
 import { GuestContainers } from './containers.ts'
 import { booted, guestSleep, paused, type Standstill, stoodStill, toDomain } from './domains.ts'
@@ -352,6 +353,16 @@ export class SimulatedDriver implements Driver {
       ...this.used.get(desktopId),
     })
     return new Map(desktopIds.map((desktopId) => [desktopId, usageOf(desktopId)]))
+  }
+
+  /** What guests print, and their file systems, are set here by a test. */
+  readonly prints = new Map<DesktopId, string>()
+  readonly fileSystems = new Map<DesktopId, FileSystem[]>()
+
+  async printed(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, string>> {
+    const taken = desktopIds.map((desktopId) => [desktopId, this.prints.get(desktopId) ?? ''] as const)
+    for (const desktopId of desktopIds) this.prints.delete(desktopId)
+    return new Map(taken)
   }
 
   guest(desktopId: DesktopId, access: SimulatedAccess): SimulatedGuest {
