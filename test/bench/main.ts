@@ -24,6 +24,7 @@ import { guest } from './subjects/guest.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
 import { names } from './subjects/names.ts'
+import { neighbours } from './subjects/neighbours.ts'
 import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
@@ -45,6 +46,7 @@ const subjects: readonly Subject[] = [
   terminals,
   moves,
   screens,
+  neighbours,
 ]
 
 const help = `npm run bench [-- OPTIONS]

@@ -142,7 +142,7 @@ test('the host limits what each guest sends, opens and transfers to the shares o
   const classes = await around.exec(
     'sh',
     '-c',
-    'for port in /sys/class/net/vnet*; do tc class show dev ${port##*/}; done',
+    'for port in /sys/class/net/vnet*; do tc class show dev $(basename $port); done',
   )
   expect(`${classes}${chain('to', own)}`).toMatch(/rate (over 3052 kbytes|2500\dKbit)/)
 })

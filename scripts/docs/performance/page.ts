@@ -59,6 +59,7 @@ const titles: Record<string, string> = {
   terminals: 'Terminals and output',
   moves: 'Moves between hosts',
   screens: 'Screens',
+  neighbours: 'Neighbours',
 }
 
 const section = (recorded: Recorded): string => `${capital(recorded.what)}.\n\n${subjectTable(recorded)}`

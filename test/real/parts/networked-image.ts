@@ -35,8 +35,11 @@ export async function makeNetworkedImage(): Promise<void> {
 }
 
 /** A desktop on the networked host, awake. */
-export async function networkedDesktop(instance: Instance): Promise<Desktop> {
-  const desktop = await instance.create({ imageVersion: basename(copyOfMini()) })
+export async function networkedDesktop(
+  instance: Instance,
+  tier: NonNullable<Parameters<Instance['create']>[0]>['tier'] = 'small',
+): Promise<Desktop> {
+  const desktop = await instance.create({ tier, imageVersion: basename(copyOfMini()) })
   await desktop.wake()
   return desktop
 }
