@@ -37,13 +37,14 @@ const transport = new Set(
 )
 
 export class AnswerChecker {
-  readonly #document: OpenApi
+  #document: OpenApi
   readonly #ajv = new Ajv2020({ strict: false, allErrors: true })
   readonly #validators = new Map<string, ValidateFunction>()
   readonly #routes: { pattern: RegExp; weight: number; methods: Record<string, Operation> }[]
 
   constructor(document: OpenApi) {
-    this.#document = closed(document) as OpenApi
+    this.#document = document
+    this.#document = closed(document, (given) => this.#resolve(given)) as OpenApi
     addFormats.default(this.#ajv, ['date-time', 'uuid'])
     this.#ajv.addFormat('binary', true)
     this.#ajv.addSchema({ $id: 'api', ...this.#document })
@@ -66,7 +67,7 @@ export class AnswerChecker {
 
   /** What is wrong with a value by a schema of the document. */
   wrongIn(what: string, schema: object, value: unknown): string[] {
-    const validate = this.#validator(closed(schema) as object)
+    const validate = this.#validator(closed(schema, (given) => this.#resolve(given)) as object)
     return validate(value) ? [] : (validate.errors ?? []).map((one) => `${what}: ${one.instancePath} ${one.message}`)
   }
 
@@ -179,12 +180,19 @@ function patternOf(path: string): RegExp {
 }
 
 /** The document lets answers grow; the service of today sends what it says today and nothing else. */
-function closed(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(closed)
+function closed(value: unknown, resolve: (given: object) => object): unknown {
+  if (Array.isArray(value)) return value.map((inner) => closed(inner, resolve))
   if (typeof value !== 'object' || value === null) return value
-  const copy = Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, closed(inner)]))
+  if ('allOf' in value) return closed(joined((value.allOf as object[]).map(resolve)), resolve)
+  const copy = Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, closed(inner, resolve)]))
   const isShape = copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined
   return isShape ? { ...copy, additionalProperties: false } : copy
+}
+
+/** One shape with the properties of all. */
+function joined(shapes: { properties?: object; required?: string[] }[]): object {
+  const properties = Object.assign({}, ...shapes.map((shape) => shape.properties)) as object
+  return { type: 'object', properties, required: shapes.flatMap(({ required = [] }) => required) }
 }
 
 function parsed(text: string): unknown {

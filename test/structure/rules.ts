@@ -34,6 +34,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'idle',
         'schedules',
         'suspensions',
+        'wake-on-use',
         'webhooks',
         'input',
         'mcp',

@@ -21,6 +21,7 @@ const wings = [
   'suspensions',
   'terminals',
   'upgrades',
+  'wake-on-use',
   'webhooks',
 ]
 
@@ -37,6 +38,8 @@ test('without the wings, the rest type-checks', { timeout: 300_000 }, async () =
   expect(stdout).toBe('')
 })
 
+const camel = (name: string): string => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase())
+
 async function copyWithoutWings(): Promise<void> {
   const gone = wings.map((wing) => join(app, 'src', wing))
   const keeps = (path: string) => !gone.includes(path) && !path.endsWith('.test.ts')
@@ -47,7 +50,7 @@ async function copyWithoutWings(): Promise<void> {
   await writeFile(join(scratch, 'tsconfig.json'), JSON.stringify(config))
   const list = join(scratch, 'src/wings.ts')
   const lines = (await readFile(list, 'utf8')).split('\n')
-  const namesWing = new RegExp(`'\\./(${wings.join('|')})/wing\\.ts'|^  (${wings.join('|')}): open`)
+  const namesWing = new RegExp(`'\\./(${wings.join('|')})/wing\\.ts'|^  (${wings.map(camel).join('|')}): open`)
   expect(lines.filter((line) => namesWing.test(line))).toHaveLength(2 * wings.length)
   await writeFile(list, lines.filter((line) => !namesWing.test(line)).join('\n'))
 }

@@ -1,5 +1,5 @@
 // What every command gets: the terminal, and API clients. Created once, in main.ts.
-import { type AdminClient, type Client, createAdminClient, createClient } from '@dormouse/client'
+import { type AdminClient, type Client, createAdminClient, createClient, type WakeWish } from '@dormouse/client'
 import { type About, CliError, exitCodes } from './failures.ts'
 import type { Env, KeyField } from './profiles.ts'
 import { findService, misspelt } from './service.ts'
@@ -15,8 +15,10 @@ export interface Context {
   /** The profile that `--profile` names. */
   profile?: string
   readonly env: Env
+  /** Whether the command's calls wake a desktop that is asleep; by default the desktop's `wake_on` decides. */
+  wake?: WakeWish | undefined
   /** Created when first needed: `--help` needs no service. */
-  customer(): Client
+  customer(wake?: WakeWish): Client
   /** A customer's client with a key that this program has made itself. */
   customerWith(apiKey: string): Client
   /** The service's address. */
@@ -40,10 +42,11 @@ export function createContext(terminal: Terminal, env: Env, folders: string[]): 
     about: {},
     warnings: misspelt(env),
     env,
-    customer: () => {
+    customer: (wake = context.wake) => {
       const { baseUrl, key, keyOf } = find('api_key')
       if (key?.startsWith(operatorPrefix)) throw wrongKey('DORMOUSE_API_KEY', 'an operator key')
-      return createClient({ baseUrl, apiKey: key ?? noKey('DORMOUSE_API_KEY', 'an API key', keyOf) })
+      const apiKey = key ?? noKey('DORMOUSE_API_KEY', 'an API key', keyOf)
+      return createClient({ baseUrl, apiKey, ...(wake && { wake }) })
     },
     customerWith: (apiKey) => createClient({ baseUrl: find('api_key').baseUrl, apiKey }),
     baseUrl: () => find('api_key').baseUrl,

@@ -28,6 +28,7 @@ import { addWatch } from './commands/watch.ts'
 import { addWebhooks } from './commands/webhooks.ts'
 import type { Context } from './context.ts'
 import { nameToId } from './named-desktops.ts'
+import { addWakeOptions, wakeWishOf } from './wake-option.ts'
 
 const help = `
 Example:
@@ -72,6 +73,7 @@ export function createProgram(context: Context): Command {
     .addHelpText('after', help)
   program.hook('preAction', async (_, command) => {
     context.profile = program.opts().profile
+    context.wake = wakeWishOf(program, command)
     context.about.verb = command.name()
     context.about.group = command.parent?.name()
     context.about.command = pathOf(command)
@@ -105,6 +107,7 @@ export function createProgram(context: Context): Command {
   addLogin(program, context)
   addAdmin(program, context)
   addCompletion(program, context)
+  addWakeOptions(program)
   nameHelp(program)
   return program
 }

@@ -130,6 +130,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   refuseUnknownFields(scope)
   omitNullFields(scope)
   answerUnknownPaths(scope)
+  parts.wings.beforeCustomerRoutes(scope)
   scope.register(async (files: App) => fileRoutes(files, parts))
   scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
   scope.register(async (files: App) => uploadRoutes(files, parts))

@@ -22,6 +22,7 @@ import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
 import { EventPartitions } from './events/partitions.ts'
 import { AwakeDesktops } from './guest/awake.ts'
+import { Awakener } from './guest/awaken.ts'
 import { GuestCaller } from './guest/calls.ts'
 import { Entries } from './guest/entries.ts'
 import { prune as pruneExecs } from './guest/exec-store.ts'
@@ -210,6 +211,7 @@ function openGuests(
   const guests = new Guests(calls, transfers)
   const execs = new Execs({ awake, leadership, calls })
   return {
+    awakener: new Awakener(),
     guests,
     uploads: new Uploads({ pool, leadership, links, awake, calls, transfers, log }),
     entries: new Entries(calls),

@@ -18,6 +18,7 @@ import { openSuspensions } from './suspensions/wing.ts'
 import type { Gauged } from './telemetry/gauges.ts'
 import { openTerminals } from './terminals/wing.ts'
 import { openUpgrades } from './upgrades/wing.ts'
+import { openWakeOnUse } from './wake-on-use/wing.ts'
 import { openWebhooks } from './webhooks/wing.ts'
 
 const openers = {
@@ -32,11 +33,14 @@ const openers = {
   suspensions: openSuspensions,
   terminals: openTerminals,
   upgrades: openUpgrades,
+  wakeOnUse: openWakeOnUse,
   webhooks: openWebhooks,
 }
 
 /** What a wing may provide. */
 export interface Wing {
+  /** Called before the routes below `/v1` are registered: for hooks that see them all. */
+  beforeCustomerRoutes?(scope: App): void
   /** Below `/v1`. */
   customerRoutes?(scope: App, watch: { onMismatch(): void }): void
   /** Routes for customers outside `/v1`. */
@@ -84,6 +88,9 @@ export function openWings(needs: WingNeeds) {
     reconcilers: all.flatMap(({ reconcilers }) => reconcilers ?? []),
     prune: Object.assign({}, ...all.map(({ prune }) => prune)) as NonNullable<Wing['prune']>,
     gauges: all.flatMap(({ gauges }) => gauges ?? []),
+    beforeCustomerRoutes: (scope: App) => {
+      for (const wing of all) wing.beforeCustomerRoutes?.(scope)
+    },
     customerRoutes: (...given: Parameters<NonNullable<Wing['customerRoutes']>>) => {
       for (const wing of all) wing.customerRoutes?.(...given)
     },

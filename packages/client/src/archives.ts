@@ -15,7 +15,7 @@ const archiveOf = (id: string, folder: string) => path`/v1/desktops/${id}/archiv
 
 /** The stream is returned once the headers arrive; the timeout and retries end then. */
 export const readArchive = (http: Http, id: string, folder: string, call: CallOptions = {}) =>
-  http.run({ timeoutMs: beginsMs, ...call, method: 'GET', path: archiveOf(id, folder) }, readers.stream)
+  http.run({ ...call, limitMs: beginsMs, method: 'GET', path: archiveOf(id, folder) }, readers.stream)
 
 export const writeArchive = (
   http: Http,

@@ -290,7 +290,7 @@ export function createClient(options: ClientOptions) {
       http.run(
         {
           ...call,
-          timeoutMs: call.timeoutMs ?? fileLimitMs,
+          limitMs: fileLimitMs,
           method: 'GET',
           path: path`/v1/desktops/${id}/files/` + guestPath(file),
         },
@@ -309,7 +309,7 @@ export function createClient(options: ClientOptions) {
       http.run(
         {
           ...call,
-          timeoutMs: call.timeoutMs ?? fileLimitMs,
+          limitMs: fileLimitMs,
           method: 'GET',
           path: path`/v1/desktops/${id}/files/` + guestPath(file),
           headers: {
@@ -351,7 +351,7 @@ export function createClient(options: ClientOptions) {
     changeEntry: async (id: string, body: ChangeEntryBody, call: CallOptions = {}) =>
       http.json<ChangedEntryJson>({
         ...call,
-        timeoutMs: call.timeoutMs ?? fileLimitMs,
+        limitMs: fileLimitMs,
         method: 'POST',
         path: path`/v1/desktops/${id}/entries`,
         ...sendJson(body),
@@ -369,7 +369,7 @@ export function createClient(options: ClientOptions) {
     ) =>
       http.json<InputJson>({
         ...call,
-        timeoutMs: call.timeoutMs ?? inputLimitMs,
+        limitMs: inputLimitMs,
         method: 'POST',
         path: path`/v1/desktops/${id}/input`,
         ...sendJson(body, { 'idempotency-key': idempotencyKey }),
@@ -383,7 +383,7 @@ export function createClient(options: ClientOptions) {
     writeClipboard: async (id: string, body: ClipboardBody, call: CallOptions = {}) =>
       http.json<ClipboardSetJson>({
         ...call,
-        timeoutMs: call.timeoutMs ?? inputLimitMs,
+        limitMs: inputLimitMs,
         method: 'PUT',
         path: path`/v1/desktops/${id}/clipboard`,
         ...sendJson(body),

@@ -7,6 +7,7 @@ import type {
   OperationJson,
   RequestKind,
   ScreenJson,
+  UseClass,
   WakeBody,
   WakeLockJson,
 } from '@dormouse/contract'
@@ -70,6 +71,8 @@ export interface ChangeOptions extends CallOptions {
   destroyAfterSecs?: number | null
   /** When it wakes and hibernates by itself. What is not named stays; null removes. */
   schedule?: Schedule | null
+  /** The classes of calls that wake it when it is asleep; `[]` for none. */
+  wakeOn?: UseClass[]
 }
 
 export interface LockOptions extends CallOptions {
@@ -85,11 +88,11 @@ const listNames = { ...connectNames, state: true, name: true, select: true, sort
 const createNames: NamesOf<CreateOptions> = {
   ...{ ...connectNames, tier: true, billingMode: true, imageVersion: true, image: true },
   ...{ idleTimeoutSecs: true, idempotencyKey: true, name: true, labels: true, getOrCreate: true },
-  ...{ destroyAfterSecs: true, schedule: true },
+  ...{ destroyAfterSecs: true, schedule: true, wakeOn: true },
 }
 const changeNames: NamesOf<ChangeOptions> = {
   ...{ ...callNames, idleTimeoutSecs: true, idlePolicy: true, name: true, labels: true },
-  ...{ destroyAfterSecs: true, schedule: true },
+  ...{ destroyAfterSecs: true, schedule: true, wakeOn: true },
 }
 const metricsNames: NamesOf<MetricsQuery & CallOptions> = { ...callNames, start: true, end: true, step: true }
 const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
@@ -124,7 +127,7 @@ export class Desktop extends ScreenHelpers {
     refuseUnknown('Desktop.create', options, createNames)
     const client = clientOf(options)
     const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...rest } = options
-    const { name, labels, getOrCreate, destroyAfterSecs, schedule, ...call } = rest
+    const { name, labels, getOrCreate, destroyAfterSecs, schedule, wakeOn, ...call } = rest
     const body = {
       tier,
       billing_mode: billingMode,
@@ -136,6 +139,7 @@ export class Desktop extends ScreenHelpers {
       get_or_create: getOrCreate,
       destroy_after_secs: destroyAfterSecs,
       schedule: scheduleBodyOf(schedule),
+      wake_on: wakeOn,
     }
     return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))
   }
@@ -181,6 +185,10 @@ export class Desktop extends ScreenHelpers {
   /** When it wakes and hibernates by itself; `idle()` has what comes next. */
   get schedule() {
     return shownSchedule(this.#seen.schedule)
+  }
+  /** The classes of calls that wake it when it is asleep. */
+  get wakeOn() {
+    return this.#seen.wake_on
   }
   get orgId() {
     return this.#seen.org_id
@@ -308,7 +316,7 @@ export class Desktop extends ScreenHelpers {
   /** Changes what is given. Idle time counts from a change of its timeout or policy on. */
   async change(options: ChangeOptions): Promise<this> {
     refuseUnknown('change', options, changeNames)
-    const { idleTimeoutSecs, idlePolicy, name, labels, destroyAfterSecs, schedule, ...call } = options
+    const { idleTimeoutSecs, idlePolicy, name, labels, destroyAfterSecs, schedule, wakeOn, ...call } = options
     const body = {
       idle_timeout_secs: idleTimeoutSecs,
       idle_policy: idlePolicy,
@@ -316,6 +324,7 @@ export class Desktop extends ScreenHelpers {
       labels,
       destroy_after_secs: destroyAfterSecs,
       schedule: scheduleBodyOf(schedule),
+      wake_on: wakeOn,
     }
     this.#seen = await this.#client.changeDesktop(this.id, body, call)
     return this
@@ -358,8 +367,8 @@ export class Desktop extends ScreenHelpers {
   /** A picture of the screen, or of a part, as PNG or JPEG, once it is as `wait` requires; with its sequence. */
   async takeScreenshot(options: ScreenshotQuery & CallOptions = {}) {
     refuseUnknown('takeScreenshot', options, screenshotNames)
-    const { signal, timeoutMs, retries, onResponse, ...query } = options
-    return this.#client.takeScreenshot(this.id, query, { signal, timeoutMs, retries, onResponse })
+    const { signal, timeoutMs, retries, onResponse, wake, ...query } = options
+    return this.#client.takeScreenshot(this.id, query, { signal, timeoutMs, retries, onResponse, wake })
   }
 
   /** The screen's size, pointer and sequence, and who controls it. */
@@ -413,6 +422,6 @@ function clientOf({ client, baseUrl, apiKey, ...options }: Connection): Client {
   })
 }
 
-function callOptions({ signal, timeoutMs, retries, onResponse }: CallOptions): CallOptions {
-  return { signal, timeoutMs, retries, onResponse }
+function callOptions({ signal, timeoutMs, retries, onResponse, wake }: CallOptions): CallOptions {
+  return { signal, timeoutMs, retries, onResponse, wake }
 }

@@ -1,7 +1,7 @@
 // What reading an exec returns, and the retries over a lost connection, a busy service and a sleep. Knows no route.
 import type { ExecStateJson, ExecStream } from '@dormouse/contract'
 import { DormouseError, TimeoutError } from './errors.ts'
-import type { Http } from './http.ts'
+import type { CallOptions, Http } from './http.ts'
 import { mayPass, retryAfterMaxMs } from './retry.ts'
 
 /** The next bytes of an exec's output. */
@@ -20,6 +20,8 @@ export interface FollowExecOptions {
   /** Begin here: the `nextOffset` of an earlier piece. */
   offset?: number
   signal?: AbortSignal
+  /** Whether the first request wakes a desktop that is asleep. Later ones never do. */
+  wake?: CallOptions['wake']
 }
 
 const pause = { leastMs: 100, mostMs: 10_000 }

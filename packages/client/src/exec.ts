@@ -38,6 +38,8 @@ export interface StartOptions extends Listening {
    */
   waitForReader?: boolean
   idempotencyKey?: string
+  /** `allow` wakes a desktop that is asleep, `never` does not; by default its `wakeOn` decides. */
+  wake?: CallOptions['wake']
 }
 
 export interface ConnectExecOptions extends Listening {
@@ -49,7 +51,7 @@ const listeningNames: NamesOf<Listening> = { onStdout: true, onStderr: true, sig
 const connectNames: NamesOf<ConnectExecOptions> = { ...listeningNames, offsets: true }
 const startNames: NamesOf<StartOptions> = {
   ...{ ...listeningNames, cwd: true, envs: true, stdin: true, tty: true, timeoutMs: true, keepAwake: true },
-  ...{ waitForReader: true, idempotencyKey: true },
+  ...{ waitForReader: true, idempotencyKey: true, wake: true },
 }
 
 export class Exec {
@@ -81,14 +83,14 @@ export class Exec {
     options: StartOptions,
   ): Promise<Exec> {
     refuseUnknown('start', options, startNames)
-    const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal } = options
+    const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal, wake } = options
     const listens = options.onStdout !== undefined || options.onStderr !== undefined
     const body = {
       ...{ command, cwd, env: envs, stdin, tty, keep_awake: keepAwake },
       wait_for_reader: options.waitForReader ?? (listens || undefined),
       timeout_secs: wholeSeconds('timeoutMs', timeoutMs),
     }
-    return new Exec(client, await client.execs.start(desktopId, body, { idempotencyKey, signal }), options)
+    return new Exec(client, await client.execs.start(desktopId, body, { idempotencyKey, signal, wake }), options)
   }
 
   static async connect(client: Client, desktopId: string, execId: string, options: ConnectExecOptions): Promise<Exec> {

@@ -2,7 +2,7 @@
 import type { ExecBody, ExecJson, ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
 import { type ExecOutput, type FollowExecOptions, patiently } from './exec-output.ts'
-import type { CallOptions, Http } from './http.ts'
+import type { CallOptions, Http, Woken } from './http.ts'
 import { type NamesOf, refuseUnknown } from './options.ts'
 import { path } from './path.ts'
 import { type RunBody, type RunIo, type RunJson, runToEnd } from './run.ts'
@@ -15,7 +15,7 @@ export interface ReadExecOptions extends CallOptions {
   waitSecs?: number
 }
 
-const followNames: NamesOf<FollowExecOptions> = { stream: true, offset: true, signal: true }
+const followNames: NamesOf<FollowExecOptions> = { stream: true, offset: true, signal: true, wake: true }
 const attachNames: NamesOf<AttachOptions> = { offset: true, signal: true }
 
 const waitSecs = 30
@@ -35,7 +35,7 @@ export function execCalls(
     body: StartExecBody,
     { idempotencyKey = newKey(), ...call }: CallOptions & { idempotencyKey?: string } = {},
   ) =>
-    http.json<ExecStateJson>({
+    http.json<ExecStateJson & Woken>({
       ...call,
       method: 'POST',
       path: path`/v1/desktops/${desktopId}/execs`,
@@ -119,9 +119,9 @@ function controlCalls(http: Http, one: PathOf, newKey: () => string) {
 
 async function readOutput(http: Http, of: string, options: ReadExecOptions): Promise<ExecOutput> {
   const { stream, offset, waitSecs: wait_secs, ...call } = options
-  const timeoutMs = call.timeoutMs ?? (wait_secs ?? 0) * 1_000 + slackMs
+  const limitMs = (wait_secs ?? 0) * 1_000 + slackMs
   const query = { stream, offset, wait_secs }
-  return http.run({ ...call, timeoutMs, method: 'GET', path: `${of}/output`, query }, async (response) => {
+  return http.run({ ...call, limitMs, method: 'GET', path: `${of}/output`, query }, async (response) => {
     const bytes = new Uint8Array(await response.arrayBuffer())
     const nextOffset = Number(response.headers.get('dormouse-next-offset'))
     const state = response.headers.get('dormouse-exec-state') as ExecStateJson['state']
@@ -131,10 +131,11 @@ async function readOutput(http: Http, of: string, options: ReadExecOptions): Pro
 }
 
 async function untilEnded(http: Http, of: string, signal?: AbortSignal): Promise<ExecStateJson> {
-  const call = { retries: 0, ...(signal && { signal }) }
+  const call: CallOptions = { retries: 0, ...(signal && { signal }) }
   for (;;) {
     const exec = await patiently(http, () => http.json<ExecStateJson>({ ...call, method: 'GET', path: of }), signal)
     if (exec.state !== 'running') return exec
+    call.wake = 'never'
     // Returns with the next output, or with the end.
     await patiently(http, () => readOutput(http, of, { ...call, offset: exec.stdout.end, waitSecs }), signal)
   }
@@ -166,15 +167,20 @@ async function writeAll(http: Http, to: string, { offset, bytes, eof }: Input, c
   }
 }
 
+/** A desktop that falls asleep meanwhile is not woken for its output. */
 async function* follow(
   http: Http,
   read: (options: ReadExecOptions) => Promise<ExecOutput>,
-  { offset = 0, stream, signal }: FollowExecOptions,
+  options: FollowExecOptions,
 ): AsyncGenerator<ExecOutput, void, undefined> {
+  const { offset = 0, stream, signal } = options
+  let { wake } = options
   for (let at = offset; ; ) {
-    const next = () => read({ offset: at, waitSecs, retries: 0, ...(stream && { stream }), ...(signal && { signal }) })
+    const next = () =>
+      read({ offset: at, waitSecs, retries: 0, wake, ...(stream && { stream }), ...(signal && { signal }) })
     const output = await patiently(http, next, signal)
     at = output.nextOffset
+    wake = 'never'
     if (output.bytes.length > 0 || output.isEnd) yield output
     if (output.isEnd) return
   }

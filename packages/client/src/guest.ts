@@ -47,13 +47,15 @@ export interface RunOptions {
   /** It is killed after this long awake: 60 s by default, as long as you like; rounded up to whole seconds. */
   timeoutMs?: number
   signal?: AbortSignal
+  /** `allow` wakes a desktop that is asleep, `never` does not; by default its `wakeOn` decides. */
+  wake?: CallOptions['wake']
   /** Called with the output as it comes. The result has all of it up to 1 MiB of each stream, above that the beginning and the end. */
   onStdout?: (text: string) => void
   onStderr?: (text: string) => void
 }
 
 const runNames: NamesOf<RunOptions> = {
-  ...{ cwd: true, envs: true, stdin: true, timeoutMs: true, signal: true, onStdout: true, onStderr: true },
+  ...{ cwd: true, envs: true, stdin: true, timeoutMs: true, signal: true, wake: true, onStdout: true, onStderr: true },
 }
 
 export class Commands {
@@ -75,7 +77,7 @@ export class Commands {
    */
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
     refuseUnknown('run', options, runNames)
-    const { cwd, envs: env, stdin, timeoutMs = defaultTimeoutMs, signal, ...tell } = options
+    const { cwd, envs: env, stdin, timeoutMs = defaultTimeoutMs, signal, wake, ...tell } = options
     const timeout_secs = wholeSeconds('timeoutMs', timeoutMs)
     const listeners = {
       stdout: tell.onStdout && new TextListener(tell.onStdout),
@@ -83,7 +85,7 @@ export class Commands {
     }
     const onOutput = (stream: ExecStream, bytes: Uint8Array) => listeners[stream]?.add(bytes)
     const body = { command, cwd, env, timeout_secs }
-    const ended = await this.#client.execs.run(this.#id, body, { stdin, signal, onOutput })
+    const ended = await this.#client.execs.run(this.#id, body, { stdin, signal, wake, onOutput })
     for (const listener of [listeners.stdout, listeners.stderr]) listener?.end()
     return camel(ended)
   }

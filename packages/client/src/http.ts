@@ -1,5 +1,5 @@
 // Sends one request with retries and a timeout, and converts failures to errors. Knows no route.
-import type { attachBearerPrefix, ProblemJson } from '@dormouse/contract'
+import type { attachBearerPrefix, attachWakePrefix, ProblemJson, WakeWish, WokeJson } from '@dormouse/contract'
 import { readJson, readText, refuseCoded } from './bodies.ts'
 import { startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, nameRequest, TimeoutError } from './errors.ts'
@@ -11,6 +11,9 @@ const callTimeoutDefaultMs = 60_000
 /** A problem is a few lines; a proxy's page may be longer. */
 const problemMaxBytes = 1024 * 1024
 const bearerPrefix: typeof attachBearerPrefix = 'dormouse.bearer.'
+const wakePrefix: typeof attachWakePrefix = 'dormouse.wake.'
+/** A call waits this long for its desktop at most. */
+const wakeLimitMs = 120_000
 
 /** The service's address, and how to call it. */
 export interface HttpOptions {
@@ -24,6 +27,8 @@ export interface HttpOptions {
   clock?: Clock
   /** Opens WebSockets; by default the platform's own, none with a `fetch` of your own. `false`: terminals use plain requests. */
   webSocket?: typeof WebSocket | false
+  /** The default of the calls’ option `wake`. */
+  wake?: WakeWish
 }
 
 type QueryValue = string | number | boolean | null | undefined
@@ -36,6 +41,16 @@ export interface CallOptions {
   retries?: number
   /** Called with status and headers of every response, also of those that are retried. */
   onResponse?: (response: { status: number; headers: Headers }) => void
+  /**
+   * If the call needs its desktop awake: `allow` wakes one that is asleep, and the call goes on; `never` does not, whatever the
+   * desktop's `wakeOn` says, which decides otherwise.
+   */
+  wake?: WakeWish
+}
+
+/** What an answer has if its call has waited for the desktop to wake. */
+export interface Woken {
+  woke?: WokeJson
 }
 
 export interface HttpCall extends CallOptions {
@@ -44,16 +59,20 @@ export interface HttpCall extends CallOptions {
   /** A list repeats its parameter. */
   query?: Record<string, QueryValue | readonly QueryValue[]>
   headers?: Record<string, string | undefined>
+  /** The timeout if the caller gives none. */
+  limitMs?: number
   body?: RequestInit['body']
 }
 
-export const callNames: NamesOf<CallOptions> = { signal: true, timeoutMs: true, retries: true, onResponse: true }
+export const callNames: NamesOf<CallOptions> = {
+  ...{ signal: true, timeoutMs: true, retries: true, onResponse: true, wake: true },
+}
 const httpCallNames: NamesOf<HttpCall> = {
   ...callNames,
-  ...{ method: true, path: true, query: true, headers: true, body: true },
+  ...{ method: true, path: true, query: true, headers: true, limitMs: true, body: true },
 }
 export const httpNames: NamesOf<HttpOptions> = {
-  ...{ baseUrl: true, fetch: true, retries: true, timeoutMs: true, clock: true, webSocket: true },
+  ...{ baseUrl: true, fetch: true, retries: true, timeoutMs: true, clock: true, webSocket: true, wake: true },
 }
 
 interface Prepared {
@@ -92,7 +111,8 @@ export class Http {
     refuseLeft(call, httpCallNames)
     const request = this.#prepare(call)
     const retries = call.retries ?? this.#options.retries ?? retriesDefault
-    const timeoutMs = call.timeoutMs ?? this.#options.timeoutMs ?? callTimeoutDefaultMs
+    const limitMs = call.limitMs ?? this.#options.timeoutMs ?? callTimeoutDefaultMs
+    const timeoutMs = call.timeoutMs ?? limitMs + (this.#wakeOf(call) === 'allow' ? wakeLimitMs : 0)
     using deadline = startDeadline(timeoutMs, call.signal, () => timedOut(request, timeoutMs))
     for (let attempt = 0; ; attempt++) {
       try {
@@ -110,13 +130,18 @@ export class Http {
   }
 
   /** Opens a WebSocket with the credential as a subprotocol, because no browser sends it as a header; undefined if there is none. */
-  socket(path: string, query: HttpCall['query'], protocol: string): WebSocket | undefined {
+  socket({ path, query, wake }: Pick<HttpCall, 'path' | 'query' | 'wake'>, protocol: string): WebSocket | undefined {
     const { fetch: own, webSocket = own ? false : globalThis.WebSocket } = this.#options
     if (!webSocket) return undefined
     const { url } = this.#prepare({ method: 'GET', path, query })
     url.protocol = url.protocol.replace('http', 'ws')
     const credential = btoa(this.#credential).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
-    return new webSocket(url, [protocol, `${bearerPrefix}${credential}`])
+    const wish = this.#wakeOf({ wake })
+    return new webSocket(url, [protocol, `${bearerPrefix}${credential}`, ...(wish ? [`${wakePrefix}${wish}`] : [])])
+  }
+
+  #wakeOf({ wake = this.#options.wake }: Pick<HttpCall, 'wake'>): WakeWish | undefined {
+    return wake
   }
 
   /** Built once, before the first attempt: a request that cannot be sent is not mistaken for a lost connection. */
@@ -128,6 +153,8 @@ export class Http {
     }
     const headers = new Headers({ authorization: `Bearer ${this.#credential}`, accept: 'application/json' })
     headers.set('accept-encoding', 'identity')
+    const wake = this.#wakeOf(call)
+    if (wake !== undefined) headers.set('dormouse-wake', wake)
     for (const [name, value] of Object.entries(call.headers ?? {})) {
       if (value !== undefined) headers.set(name, value)
     }

@@ -81,11 +81,14 @@ export type {
   UpgradePlanJson,
   UploadJson,
   UsageJson,
+  UseClass,
   WakeBody,
   WakeLockBody,
   WakeLockJson,
+  WakeWish,
   WebhookEvent,
   WebhookJson,
+  WokeJson,
 } from '@dormouse/contract'
 export {
   type AnthropicAction,
@@ -137,7 +140,7 @@ export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type Start
 export type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 export type { ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, FileChange, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
-export type { CallOptions, HttpOptions } from './http.ts'
+export type { CallOptions, HttpOptions, Woken } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export { idOfDesktop } from './naming.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'

@@ -50,5 +50,5 @@ const unknownIn = (given: object | undefined, known: Names): string | undefined 
 const ofSomeMethod = [
   ...['signal', 'timeoutMs', 'retries', 'onResponse', 'idempotencyKey', 'wait', 'format', 'mode', 'offset', 'length'],
   ...['version', 'stream', 'waitSecs', 'eof', 'depth', 'pageSize', 'recursive', 'overwrite', 'parents', 'takeover'],
-  ...['claim', 'method', 'maxBytes', 'once', 'expiresMs', 'pieceBytes', 'onProgress'],
+  ...['claim', 'method', 'maxBytes', 'once', 'expiresMs', 'pieceBytes', 'onProgress', 'wake'],
 ]

@@ -3,7 +3,7 @@
 import type { ExecBody, ExecJson, ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
 import { DormouseError, TimeoutError } from './errors.ts'
 import type { ExecOutput, FollowExecOptions } from './exec-output.ts'
-import type { CallOptions } from './http.ts'
+import type { CallOptions, Woken } from './http.ts'
 import { KeptText } from './kept-text.ts'
 
 export type RunBody = Pick<StartExecBody, 'command' | 'cwd' | 'env' | 'timeout_secs' | 'keep_awake'>
@@ -17,6 +17,8 @@ export interface RunIo {
   onDropped?: (stream: ExecStream, gap: { offset: number; bytes: number }) => void
   /** Called once it runs, so that it can be sent signals. */
   onStarted?: (exec: ExecStateJson) => void
+  /** Whether the desktop is woken for it, if it is asleep. */
+  wake?: CallOptions['wake']
   /** Aborted: the command is killed. */
   signal?: AbortSignal | undefined
   /** How much of each stream is in the result: its beginning and its end. 1 MiB by default. */
@@ -24,12 +26,12 @@ export interface RunIo {
 }
 
 /** How a command ended, and how much of its output is missing because the guest dropped it. */
-export interface RunJson extends ExecJson {
+export interface RunJson extends ExecJson, Woken {
   dropped_bytes: Record<ExecStream, number>
 }
 
 interface Calls {
-  start(desktopId: string, body: StartExecBody, call: CallOptions): Promise<ExecStateJson>
+  start(desktopId: string, body: StartExecBody, call: CallOptions): Promise<ExecStateJson & Woken>
   write(
     desktopId: string,
     execId: string,
@@ -37,11 +39,11 @@ interface Calls {
     bytes: Uint8Array<ArrayBuffer>,
     options: CallOptions & { eof?: boolean },
   ): Promise<number>
-  read(desktopId: string, execId: string, options: FollowExecOptions): Promise<ExecOutput>
+  read(desktopId: string, execId: string, options: FollowExecOptions & CallOptions): Promise<ExecOutput>
   follow(desktopId: string, execId: string, options: FollowExecOptions): AsyncGenerator<ExecOutput, void, undefined>
   ended(desktopId: string, execId: string, options: { signal?: AbortSignal }): Promise<ExecStateJson>
   delete(desktopId: string, execId: string, call: CallOptions): Promise<unknown>
-  exec(desktopId: string, body: ExecBody, call: CallOptions): Promise<ExecJson>
+  exec(desktopId: string, body: ExecBody, call: CallOptions): Promise<ExecJson & Woken>
 }
 
 /** What a start may send with it. */
@@ -59,10 +61,10 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
   const { stdin, signal, keptLength = keptLengthDefault } = io
   const isShort = typeof stdin === 'string' && stdin.length <= stdinMaxLength
   const call = signal ? { signal } : {}
-  let exec: ExecStateJson
+  let exec: ExecStateJson & Woken
   try {
     const open = stdin === undefined ? {} : { stdin: isShort ? stdin : (true as const) }
-    exec = await begin(calls, desktopId, { ...body, ...open, wait_for_reader: true }, signal)
+    exec = await begin(calls, desktopId, { ...body, ...open, wait_for_reader: true }, io)
   } catch (error) {
     const isText = stdin === undefined || typeof stdin === 'string'
     if (!(error instanceof DormouseError) || !cannotKeep.has(error.code ?? '') || !isText) throw error
@@ -84,6 +86,7 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
     return {
       ...resultOf(ended, kept, Math.round(performance.now() - startedAt)),
       dropped_bytes: { stdout, stderr },
+      ...(exec.woke && { woke: exec.woke }),
     }
   } finally {
     over.abort()
@@ -92,7 +95,7 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
 }
 
 /** Waits for the answer also if it is aborted: a start that is cut would leave a command that nobody ends. */
-async function begin(calls: Calls, desktopId: string, body: StartExecBody, signal?: AbortSignal) {
+async function begin(calls: Calls, desktopId: string, body: StartExecBody, { signal, wake }: RunIo) {
   signal?.throwIfAborted()
   const patient = new AbortController()
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -101,7 +104,7 @@ async function begin(calls: Calls, desktopId: string, body: StartExecBody, signa
   }
   signal?.addEventListener('abort', abort)
   try {
-    return await calls.start(desktopId, body, { signal: patient.signal })
+    return await calls.start(desktopId, body, { signal: patient.signal, wake })
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', abort)
@@ -115,7 +118,8 @@ async function take(calls: Calls, exec: ExecStateJson, stream: ExecStream, kept:
   const { desktop_id, id } = exec
   const { signal, onOutput, onDropped } = io
   const call = signal ? { signal } : {}
-  const stillReads = () => void calls.read(desktop_id, id, { ...call, stream, offset: next }).catch(() => undefined)
+  const stillReads = () =>
+    void calls.read(desktop_id, id, { ...call, stream, offset: next, wake: 'never' }).catch(() => undefined)
   for await (const output of calls.follow(desktop_id, id, { ...call, stream })) {
     const { offset, nextOffset, bytes } = output
     if (offset > next) {
@@ -143,9 +147,10 @@ async function feed(
   signal: AbortSignal,
 ): Promise<void> {
   let at = 0
+  const call = { signal, wake: 'never' } as const
   try {
-    for await (const piece of pieces) at = await calls.write(desktop_id, id, at, piece, { signal })
-    await calls.write(desktop_id, id, at, new Uint8Array(), { signal, eof: true })
+    for await (const piece of pieces) at = await calls.write(desktop_id, id, at, piece, call)
+    await calls.write(desktop_id, id, at, new Uint8Array(), { ...call, eof: true })
   } catch (error) {
     // The command has closed its input, or has ended.
     const isOver = signal.aborted || (error instanceof DormouseError && error.code === 'exec_input_closed')
@@ -163,7 +168,7 @@ async function* piecesOf(stdin: string | AsyncIterable<Uint8Array<ArrayBuffer>>)
 /** Also ends it. A desktop that cannot do that now forgets it within a day. */
 async function remove(calls: Calls, { desktop_id, id }: ExecStateJson): Promise<void> {
   try {
-    await calls.delete(desktop_id, id, { timeoutMs: removeTimeoutMs })
+    await calls.delete(desktop_id, id, { timeoutMs: removeTimeoutMs, wake: 'never' })
   } catch (error) {
     if (!(error instanceof DormouseError)) throw error
   }
@@ -174,7 +179,7 @@ async function runUnkept(calls: Calls, desktopId: string, body: ExecBody & RunBo
   const ended = await calls.exec(
     desktopId,
     { command, cwd, env, stdin, timeout_secs },
-    io.signal ? { signal: io.signal } : {},
+    { wake: io.wake, ...(io.signal && { signal: io.signal }) },
   )
   for (const stream of ['stdout', 'stderr'] as const) {
     if (ended[stream]) await io.onOutput?.(stream, new TextEncoder().encode(ended[stream]))

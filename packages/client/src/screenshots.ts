@@ -49,7 +49,7 @@ export async function takeScreenshot(
   return http.run(
     {
       ...call,
-      timeoutMs: call.timeoutMs ?? (query.wait ? (maxMs ?? defaultMaxMs) : 0) + slackMs,
+      limitMs: (query.wait ? (maxMs ?? defaultMaxMs) : 0) + slackMs,
       method: 'GET',
       path: path`/v1/desktops/${id}/screenshot`,
       query: {

@@ -1,7 +1,7 @@
 // The call that runs a short command and returns its end.
 import type { ExecBody, ExecJson, execTimeoutDefaultSecs, execTimeoutMaxSecs } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
-import type { CallOptions, Http } from './http.ts'
+import type { CallOptions, Http, Woken } from './http.ts'
 import { path } from './path.ts'
 
 export interface ExecOptions extends CallOptions {
@@ -17,10 +17,14 @@ const slackMs = 30_000
 
 export const execCall =
   (http: Http, newKey: () => string) =>
-  async (id: string, body: ExecBody, { idempotencyKey = newKey(), ...call }: ExecOptions = {}): Promise<ExecJson> =>
-    http.json<ExecJson>({
+  async (
+    id: string,
+    body: ExecBody,
+    { idempotencyKey = newKey(), ...call }: ExecOptions = {},
+  ): Promise<ExecJson & Woken> =>
+    http.json<ExecJson & Woken>({
       ...call,
-      timeoutMs: call.timeoutMs ?? limitMs(body),
+      limitMs: limitMs(body),
       method: 'POST',
       path: path`/v1/desktops/${id}/exec`,
       ...sendJson(body, idempotencyKey === null ? {} : { 'idempotency-key': idempotencyKey }),

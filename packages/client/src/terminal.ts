@@ -58,6 +58,8 @@ export class Terminal {
   #socket: AttachSocket | undefined
   #failedToOpen = 0
   #wake: () => void = () => undefined
+  /** A desktop that falls asleep meanwhile is not woken for it. */
+  #wish: CallOptions['wake']
 
   constructor(http: Http, calls: TerminalCalls, exec: ExecStateJson, { offset = 0, signal }: AttachOptions) {
     this.#http = http
@@ -108,20 +110,23 @@ export class Terminal {
   async #open(): Promise<AttachSocket | 'retry' | undefined> {
     const { desktop_id: desktopId, id } = this.#exec
     const of = path`/v1/desktops/${desktopId}/execs/${id}/attach`
-    const socket = this.#http.socket(of, { offset: this.#offset, window: windowBytes }, protocol)
+    const query = { offset: this.#offset, window: windowBytes }
+    const socket = this.#http.socket({ path: of, query, wake: this.#wish }, protocol)
     if (!socket) return undefined
     const opened = await AttachSocket.open(socket, this.#signal)
     this.#signal.throwIfAborted()
     if (opened) {
       this.#failedToOpen = 0
+      this.#wish = 'never'
       return opened
     }
     // A WebSocket does not show why it was refused. This request gets the same refusal.
     await patiently(
       this.#http,
-      () => this.#calls.get(desktopId, id, { retries: 0, signal: this.#signal }),
+      () => this.#calls.get(desktopId, id, { retries: 0, signal: this.#signal, wake: this.#wish }),
       this.#signal,
     )
+    this.#wish = 'never'
     return ++this.#failedToOpen < openAttempts ? 'retry' : undefined
   }
 
@@ -186,14 +191,18 @@ export class Terminal {
     const { promise: failed, reject } = deferred<never>()
     failed.catch(() => undefined)
     this.#sendOverHttp(signal).catch((error) => over.signal.aborted || reject(error))
-    const following = this.#calls.follow(desktopId, id, { offset: this.#offset, signal })
+    const following = this.#calls.follow(desktopId, id, { offset: this.#offset, signal, wake: this.#wish })
     try {
       for (;;) {
         const next = await Promise.race([following.next(), failed])
         if (next.done) return
         this.#offset = next.value.nextOffset
         if (next.value.isEnd) {
-          const exit = await patiently(this.#http, () => this.#calls.get(desktopId, id, { signal }), signal)
+          const exit = await patiently(
+            this.#http,
+            () => this.#calls.get(desktopId, id, { signal, wake: 'never' }),
+            signal,
+          )
           this.#input.accept(exit.stdin.end)
           this.exit = exit
         }
@@ -211,14 +220,19 @@ export class Terminal {
     this.#wake = () => more.resolve()
     this.#input.onMore = this.#wake
     signal.addEventListener('abort', this.#wake, { once: true })
-    const { stdin } = await patiently(this.#http, () => this.#calls.get(desktopId, id, { signal }), signal)
+    const { stdin } = await patiently(
+      this.#http,
+      () => this.#calls.get(desktopId, id, { signal, wake: this.#wish }),
+      signal,
+    )
+    this.#wish = 'never'
     this.#input.begin(stdin.end)
     while (!signal.aborted) {
       more = deferred<void>()
       const size = this.#size
       this.#size = undefined
       // A size that is not taken is not worth an end.
-      if (size) await this.#calls.resize(desktopId, id, size, { signal }).catch(() => undefined)
+      if (size) await this.#calls.resize(desktopId, id, size, { signal, wake: 'never' }).catch(() => undefined)
       const piece = this.#input.take()
       if (piece) await this.#writeOverHttp(piece.offset, piece.bytes, signal)
       else if (!this.#size) await more.promise
@@ -228,7 +242,7 @@ export class Terminal {
   async #writeOverHttp(offset: number, bytes: Uint8Array<ArrayBuffer>, signal: AbortSignal): Promise<void> {
     const { desktop_id: desktopId, id } = this.#exec
     try {
-      this.#input.accept(await this.#calls.write(desktopId, id, offset, bytes, { signal }))
+      this.#input.accept(await this.#calls.write(desktopId, id, offset, bytes, { signal, wake: 'never' }))
     } catch (error) {
       // A program that takes no more input ends soon.
       if (!(error instanceof DormouseError) || error.code !== 'exec_input_closed') throw error

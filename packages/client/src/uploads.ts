@@ -34,7 +34,7 @@ export async function upload(
   options: UploadOptions = {},
 ): Promise<UploadJson> {
   const { mode, owner, pieceBytes = pieceBytesDefault, onProgress, ...given } = options
-  const call = { ...given, timeoutMs: given.timeoutMs ?? pieceLimitMs }
+  const call = { ...given, limitMs: pieceLimitMs }
   checkData(data)
   checkMode(mode)
   const source = sourceOf(data)

@@ -39,10 +39,9 @@ export function watchCalls(http: Http) {
   const read = async (desktopId: string, given: WatchQuery, call: CallOptions = {}) => {
     const { waitSecs: wait_secs, ...query } = given
     const limitMs = query.cursor === undefined ? beginLimitMs : (wait_secs ?? 0) * 1_000 + slackMs
-    const timeoutMs = call.timeoutMs ?? limitMs
     return http.json<ChangesJson>({
       ...call,
-      timeoutMs,
+      limitMs,
       method: 'GET',
       path: one(desktopId),
       query: { ...query, wait_secs },
@@ -73,11 +72,15 @@ async function* follow(
   const of = { path: folder, ...(recursive !== undefined && { recursive }) }
   const call = { retries: 0, ...(signal && { signal }) }
   let cursor = first
+  let wake: CallOptions['wake']
   try {
     while (!signal?.aborted) {
       const from = cursor
-      const next = () => read(desktopId, { ...of, ...(from !== undefined && { cursor: from, waitSecs }) }, call)
+      const next = () =>
+        read(desktopId, { ...of, ...(from !== undefined && { cursor: from, waitSecs }) }, { ...call, wake })
       const page = await patiently(http, next, signal)
+      // A watch keeps no desktop awake. One that sleeps later is not woken for it.
+      wake = 'never'
       yield* page.changes
       if (page.cursor !== from) onCursor?.(page.cursor)
       cursor = page.cursor
@@ -87,6 +90,6 @@ async function* follow(
   } finally {
     // Otherwise the watch would end by itself, ten minutes later. A caller that stores cursors may come back, so it stays.
     if (cursor !== undefined && !onCursor)
-      await end(desktopId, { ...of, cursor }, { retries: 0, timeoutMs: 5_000 }).catch(() => undefined)
+      await end(desktopId, { ...of, cursor }, { retries: 0, timeoutMs: 5_000, wake: 'never' }).catch(() => undefined)
   }
 }

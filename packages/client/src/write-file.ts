@@ -34,7 +34,7 @@ export async function writeFile(
   return http.json<FileJson>({
     ...call,
     onResponse,
-    timeoutMs: call.timeoutMs ?? limitMs,
+    limitMs: limitMs,
     method: 'PUT',
     path: path`/v1/desktops/${id}/files/` + guestPath(file),
     query: { mode, owner },

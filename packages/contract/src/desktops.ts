@@ -6,6 +6,7 @@ import { id } from './ids.ts'
 import { desktopName, labelChanges, labels } from './labels.ts'
 import { lastMetricsJson } from './metrics.ts'
 import { destroyAfterSecs, scheduleBody, scheduleJson } from './schedules.ts'
+import { useClass, wakeOn } from './use-classes.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
 export const tier = z.enum(tiers)
@@ -55,6 +56,7 @@ export const desktopJson = z
       .min(0)
       .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
     idle_policy: z.array(activityClass).describe('The classes of activity that keep it awake'),
+    wake_on: z.array(useClass).describe('The classes of calls that wake it when it is asleep; none by default'),
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
     failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
@@ -85,6 +87,7 @@ export const desktopJson = z
         current_generation_id: '01980f40-1b2c-7a00-8e11-0a1b2c3d4e5f',
         idle_timeout_secs: 1_800,
         idle_policy: [...defaultIdlePolicy],
+        wake_on: [],
         billing_mode: 'hourly',
         host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
         failure: null,
@@ -121,6 +124,7 @@ export const createDesktopBody = z
       .min(0)
       .nullish()
       .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
+    wake_on: wakeOn.nullish().describe('The classes of calls that wake it when it is asleep; none by default'),
     name: desktopName.nullish().describe('Unique among the organisation’s desktops that are not destroyed'),
     labels: labels.nullish().describe('Labels to select it by, such as `team`: `qa`'),
     get_or_create: z
@@ -144,6 +148,7 @@ export type CreateDesktopBody = z.infer<typeof createDesktopBody>
 export const changeDesktopBody = z
   .strictObject({
     idle_timeout_secs: z.int().min(0).optional().describe('Idle time-out in seconds, 0 = never'),
+    wake_on: wakeOn.optional().describe('The classes of calls that wake it when it is asleep; `[]` for none'),
     idle_policy: idlePolicy
       .nullish()
       .describe('The classes of activity that keep it awake; `null`: all but `cpu` and `network`'),

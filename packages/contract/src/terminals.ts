@@ -3,11 +3,14 @@
 import { z } from 'zod'
 import { type ExecStateJson, type ExecStream, terminalSize } from './execs.ts'
 import { screenCloses } from './screens.ts'
+import type { WokeJson } from './wake-on-use.ts'
 
 /** The subprotocol. A client need not offer it. */
 export const attachProtocol = 'dormouse.exec.v1'
 /** Followed by the credential in base64url, a subprotocol of clients that cannot send headers, such as browsers. */
 export const attachBearerPrefix = 'dormouse.bearer.'
+/** Followed by `allow` or `never`, the same for the header `Dormouse-Wake`. */
+export const attachWakePrefix = 'dormouse.wake.'
 
 /** A message of `control` is JSON: an `AttachNote` from the service, an `attachRequest` from the client. */
 export const attachChannels = { stdin: 0, stdout: 1, stderr: 2, control: 3 } as const
@@ -52,8 +55,8 @@ export type AttachRequest = z.infer<typeof attachRequest>
 
 /** What the service sends on `control`. Clients ignore unknown notes. */
 export type AttachNote =
-  /** The first message. Offsets of the first bytes in each direction. */
-  | { attached: { exec: ExecStateJson; stdin: number; stdout: number; stderr: number } }
+  /** The first message. Offsets of the first bytes in each direction, and `woke` if the desktop was asleep. */
+  | { attached: { exec: ExecStateJson; stdin: number; stdout: number; stderr: number; woke?: WokeJson } }
   /** Input before this offset is the guest's. With `closed`, the command takes no more. */
   | { accepted: number; closed?: true }
   /** Bytes were dropped: the stream goes on at this offset. */

@@ -32,6 +32,8 @@ export interface UpgradeRoute<Context> {
   /** True exempts a client from the limit on unauthenticated ones: it was admitted lately, or shows that it was. */
   knows?: (request: IncomingMessage) => Promise<boolean> | boolean
   authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
+  /** Further headers of the response that opens the socket. */
+  headers?: (context: Context) => Record<string, string>
   /** Chooses one of the offered subprotocols; the first by default. */
   protocol?: (offered: ReadonlySet<string>) => string | false
   /** Must wrap the socket in the same tick (`new Peer`, `new Channel`, `shakeHands`), so that no message is missed. */
@@ -60,6 +62,8 @@ export class Upgrades {
   readonly #admit: UpgradeOptions['admit']
   readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
   readonly #nowhere: UpgradeRefusal
+  /** Further headers of the response to a request. */
+  readonly #headers = new WeakMap<IncomingMessage, Record<string, string>>()
   #closing = false
 
   constructor(server: Server, { log, admit, answer, nowhere }: UpgradeOptions) {
@@ -87,6 +91,9 @@ export class Upgrades {
     webSockets.on('wsClientError', (error, socket) =>
       this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
     )
+    webSockets.on('headers', (lines, request) => {
+      for (const [name, value] of Object.entries(this.#headers.get(request) ?? {})) lines.push(`${name}: ${value}`)
+    })
     this.#routes.set(route as UpgradeRoute<unknown>, webSockets)
   }
 
@@ -136,6 +143,7 @@ export class Upgrades {
     head: Buffer,
   ): void {
     if (socket.destroyed) return
+    if (route.headers) this.#headers.set(request, route.headers(context))
     this.#routes.get(route)!.handleUpgrade(request, socket, head, (webSocket) => {
       // The route adds its own listener. Without one, a failing socket would end the process.
       webSocket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed'))

@@ -12,7 +12,7 @@ type Schema = { [word: string]: unknown; properties?: Record<string, Schema>; it
 async function toolsOf() {
   const client = createClient({ baseUrl: 'http://127.0.0.1:1', apiKey: 'svc_sk_secret' })
   const [here, there] = InMemoryTransport.createLinkedPair()
-  await createMcpServer({ client, grants }).connect(there)
+  await createMcpServer({ clientFor: () => client, grants }).connect(there)
   const agent = new McpClient({ name: 'test', version: '1' })
   await agent.connect(here)
   onTestFinished(() => agent.close())

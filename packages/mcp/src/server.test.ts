@@ -1,4 +1,4 @@
-import { createClient } from '@dormouse/client'
+import { createClient, type WakeWish } from '@dormouse/client'
 import { execId, execScript, startedWith, wasRemoved } from '@dormouse/client/testing/exec-script'
 import { desktop, desktopId, operation, succeeded } from '@dormouse/client/testing/samples'
 import { problem, type Script, serve } from '@dormouse/client/testing/scripted-server'
@@ -11,9 +11,10 @@ import { createMcpServer, type McpOptions } from './server.ts'
 async function connect(script: Script, options: Partial<McpOptions> = {}) {
   const service = await serve(script)
   onTestFinished(() => service[Symbol.asyncDispose]())
-  const client = createClient({ baseUrl: service.baseUrl, apiKey: 'svc_sk_secret', retries: 0 })
+  const clientFor = (wake?: WakeWish) =>
+    createClient({ baseUrl: service.baseUrl, apiKey: 'svc_sk_secret', retries: 0, ...(wake && { wake }) })
   const [here, there] = InMemoryTransport.createLinkedPair()
-  await createMcpServer({ client, ...options }).connect(there)
+  await createMcpServer({ clientFor, ...options }).connect(there)
   const agent = new McpClient({ name: 'test', version: '1' })
   await agent.connect(here)
   onTestFinished(() => agent.close())
@@ -67,6 +68,19 @@ test('an agent with one desktop knows no other', async () => {
   const other = '019a9f00-0000-7000-8000-000000000002'
   expect((await call('desktop_run', { command: 'ls', desktop_id: other })).isError).toBe(true)
   expect(seen).toEqual([])
+})
+
+test('a tool wakes its desktop if the agent says so, and never without the grant', async () => {
+  const given = { desktop_id: desktopId, path: '/' }
+  const listing: Script = () => ({ body: { entries: [], next_cursor: null } })
+  const free = await connect(listing)
+  await free.call('desktop_list_files', { ...given, wake: true })
+  await free.call('desktop_list_files', given)
+  const bound = await connect(listing, { grants: ['see'] })
+  expect((await bound.call('desktop_list_files', { ...given, wake: true })).isError).toBe(true)
+  await bound.call('desktop_list_files', given)
+  const wishes = [...free.seen, ...bound.seen].map(({ headers }) => headers['dormouse-wake'])
+  expect(wishes).toEqual(['allow', undefined, 'never'])
 })
 
 test('tools say what they do to the world', async () => {

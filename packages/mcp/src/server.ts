@@ -1,5 +1,5 @@
 // An MCP server with the tools that were granted. Each connection, or each request over HTTP, has one of its own.
-import { type Client, idOfDesktop } from '@dormouse/client'
+import { type Client, idOfDesktop, type WakeWish } from '@dormouse/client'
 import { type CallToolResult, McpServer } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import about from '../package.json' with { type: 'json' }
@@ -21,7 +21,8 @@ import { destroyLater, scheduleDesktop } from './tools/plans.ts'
 import { act, seeScreen } from './tools/screen.ts'
 
 export interface McpOptions {
-  client: Client
+  /** A client whose calls wake a desktop that is asleep, or do not; by default the desktop's `wake_on` decides. */
+  clientFor(wake?: WakeWish): Client
   grants?: readonly Grant[]
   /** The only desktop that the agent may use. Tools then take no `desktop_id`, and it can neither list nor create others. */
   desktopId?: string
@@ -49,14 +50,21 @@ const tools: readonly Tool[] = [
 
 const desktopId = z.string().min(1).max(64).describe('Id or name of the desktop, from desktop_list or desktop_create')
 
-export function createMcpServer({ client, grants = defaultGrants, desktopId: pinned }: McpOptions): McpServer {
+const wake = z.boolean().default(false).describe('Wake the desktop first, if it is asleep')
+
+export function createMcpServer({ clientFor, grants = defaultGrants, desktopId: pinned }: McpOptions): McpServer {
   const server = new McpServer(
     { name: 'dormouse', title: 'Dormouse desktops', version: about.version },
     { capabilities: { tools: {} }, instructions: instructionsFor(pinned) },
   )
+  const mayWake = grants.includes('power')
   for (const tool of tools) {
     if (!grants.includes(tool.grant) || (pinned !== undefined && !tool.onDesktop)) continue
-    const shape = tool.onDesktop && pinned === undefined ? { desktop_id: desktopId, ...tool.input } : tool.input
+    const shape = {
+      ...(tool.onDesktop && pinned === undefined && { desktop_id: desktopId }),
+      ...tool.input,
+      ...(tool.needsAwake && mayWake && { wake }),
+    }
     const config = {
       title: tool.title,
       description: tool.description,
@@ -67,7 +75,10 @@ export function createMcpServer({ client, grants = defaultGrants, desktopId: pin
     }
     server.registerTool(tool.name, config, async (args, { mcpReq: { signal } }) => {
       const run = async () => {
-        const given = { ...(args as { desktop_id: string }), ...(pinned !== undefined && { desktop_id: pinned }) }
+        const { wake: isWanted, ...rest } = args as { desktop_id: string; wake?: boolean }
+        const given = tool.needsAwake ? rest : (args as typeof rest)
+        if (pinned !== undefined) given.desktop_id = pinned
+        const client = clientFor(mayWake ? (tool.needsAwake && isWanted ? 'allow' : undefined) : 'never')
         if (tool.onDesktop) given.desktop_id = await idOfDesktop(client, given.desktop_id, { signal })
         return tool.run(given, { client, signal })
       }
@@ -81,7 +92,7 @@ const instructionsFor = (pinned: string | undefined): string =>
   [
     'Desktops are virtual machines that sleep and wake without losing anything.',
     pinned === undefined ? 'Find one with desktop_list, or create one with desktop_create.' : 'You have one desktop.',
-    'It must be awake to be used: desktop_wake. Hibernate it when the work is done.',
+    'It must be awake to be used: desktop_wake, or `wake` of the tools. Hibernate it when the work is done.',
   ].join(' ')
 
 const annotationsOf = ({ title, grant, idempotent }: Tool) => ({

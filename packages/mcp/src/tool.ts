@@ -30,6 +30,8 @@ export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extend
   output: Output
   /** Whether it works on one desktop: it takes `desktop_id` then. */
   onDesktop: boolean
+  /** Whether it needs the desktop awake: it takes `wake` then. */
+  needsAwake?: boolean
   /** Whether a repeat with the same arguments changes nothing more. */
   idempotent: boolean
   run(

@@ -1,5 +1,5 @@
 // create, list, get.
-import type { DesktopJson, DesktopState } from '@dormouse/client'
+import type { DesktopJson, DesktopState, UseClass } from '@dormouse/client'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, type KeyOption, keyOption, replayNote, withJson } from '../options.ts'
@@ -31,8 +31,15 @@ interface CreateOptions extends JsonOption, KeyOption, PlanOptions {
   image?: string
   imageVersion?: string
   idleTimeoutSecs?: number
+  wakeOn?: UseClass[]
   wake?: boolean
 }
+
+const useClasses = ['exec', 'files', 'input', 'screen', 'ports'] as const satisfies UseClass[]
+
+/** The classes of calls that wake a desktop. */
+const wakeOnOption = (): Option =>
+  new Option('--wake-on <class...>', 'calls of these classes wake it when it is asleep').choices(useClasses)
 
 const orders = ['created_at', '-created_at', 'name'] as const
 
@@ -69,6 +76,7 @@ export function addDesktops(program: Command, context: Context): void {
     .option('--name <name>', 'its name; other commands take it in place of its id')
     .addOption(labelOption('a label, such as team=qa; may be given more than once'))
     .option('--get-or-create', 'use the desktop of that --name, if there is one')
+    .addOption(wakeOnOption())
     .option('--wake', 'also wake it, and wait until its guest is ready')
     .addOption(keyOption())
   addPlanOptions(created, { removes: false }).action((options: CreateOptions) => create(context, options))
@@ -90,13 +98,15 @@ export function addDesktops(program: Command, context: Context): void {
     program.command('set'),
     `dormouse set build-1 --name build-2 --label team=qa --remove-label run\ndormouse set build-1 --destroy-after 30d --schedule-hibernate '0 18 * * 1-5' --time-zone Europe/Berlin`,
   )
-    .description('change a desktop’s name, labels, end or schedule')
+    .description('change a desktop’s name, labels, end, schedule or what wakes it')
     .argument('[id]', 'desktop')
     .option('--select <selector>', 'in place of a desktop: the labels of all whose labels match, such as team=qa')
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
     .option('--name <name>', 'another name')
     .option('--no-name', 'take its name away')
     .addOption(labelOption('a label to set, such as team=qa; may be given more than once'))
+    .addOption(wakeOnOption())
+    .option('--no-wake-on', 'no call wakes it')
     .option('--remove-label <key...>', 'a label to take away')
   addPlanOptions(changed, { removes: true }).action((id: string | undefined, options: SetOptions) =>
     set(context, id, options),
@@ -109,11 +119,13 @@ interface SetOptions extends JsonOption, PlanOptions {
   /** False: none. */
   name?: string | false
   label?: Record<string, string>
+  /** False: none. */
+  wakeOn?: UseClass[] | false
   removeLabel?: string[]
 }
 
 async function set(context: Context, id: string | undefined, options: SetOptions): Promise<void> {
-  const { name, label, removeLabel = [] } = options
+  const { name, label, wakeOn, removeLabel = [] } = options
   const removed = Object.fromEntries(removeLabel.map((key) => [key, null]))
   const labels = { ...label, ...removed }
   if (options.select !== undefined || id === undefined) return bulk(context, { action: 'label', labels }, id, options)
@@ -121,6 +133,7 @@ async function set(context: Context, id: string | undefined, options: SetOptions
   const body = {
     ...(name !== undefined && { name: name || null }),
     ...(Object.keys(labels).length > 0 && { labels }),
+    ...(wakeOn !== undefined && { wake_on: wakeOn || [] }),
     ...planOf(options),
   }
   const desktop = await context.customer().changeDesktop(id, body, { signal: context.terminal.signal })
@@ -131,11 +144,11 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
   const client = context.customer()
   const { idempotencyKey, tier, billingMode, imageVersion, image = imageVersion, idleTimeoutSecs } = options
   const { signal } = context.terminal
-  const { name, label: labels, getOrCreate } = options
+  const { name, label: labels, getOrCreate, wakeOn } = options
   const desktop = await client.createDesktop(
     {
       ...{ tier, billing_mode: billingMode, image_version: image, idle_timeout_secs: idleTimeoutSecs },
-      ...{ name, labels, get_or_create: getOrCreate, ...planOf(options) },
+      ...{ name, labels, get_or_create: getOrCreate, wake_on: wakeOn, ...planOf(options) },
     },
     { idempotencyKey, signal, onResponse: replayNote(context, options) },
   )
@@ -199,6 +212,7 @@ export function described(desktop: DesktopJson): Record<string, string | number 
     image: desktop.image_version,
     generation: desktop.generation,
     'idle timeout': desktop.idle_timeout_secs ? `${desktop.idle_timeout_secs} s` : 'never',
+    ...(desktop.wake_on.length > 0 && { 'wakes on': desktop.wake_on.join(', ') }),
     ...shownPlan(desktop),
     billing: desktop.billing_mode,
     host: desktop.host_id,

@@ -57,6 +57,17 @@ test('folder, variables, input and limits are sent; bytes that are no text arriv
   expect(inputOf(seen).equals(stdin)).toBe(true)
 })
 
+test.each([
+  [[], [undefined]],
+  [['--wake'], ['allow']],
+  [['--no-wake'], ['never']],
+])('%j says whether the desktop is woken', async (options, wishes) => {
+  const { dormouse, seen } = await start(execScript(printing))
+  await dormouse(['exec', desktopId, ...options, '--', 'x'])
+  const started = seen.filter(({ method, path }) => method === 'POST' && path.endsWith('/execs'))
+  expect(started.map(({ headers }) => headers['dormouse-wake'])).toEqual(wishes)
+})
+
 test('Ctrl-C and other signals are the command’s', async () => {
   const answers = execScript({ exit_code: null, signal: 15 })
   const ended = Promise.withResolvers<void>()

@@ -9,7 +9,7 @@ import { type Assignment, assign, type DesktopRow, findByName } from './store.ts
 /** What a part of the service sets for these fields. It may refuse them. */
 type Change = (body: ChangeDesktopBody, desktop: DesktopRow) => Assignment[]
 
-const parts: readonly Change[] = [idleChanges, nameChanges, labelChanges, planChanges]
+const parts: readonly Change[] = [idleChanges, wakeOnChanges, nameChanges, labelChanges, planChanges]
 
 /** Changes the desktop. The caller has locked the row. */
 export async function change(
@@ -27,6 +27,10 @@ export async function change(
     desktop.id,
     parts.flatMap((part) => part(body, desktop)),
   )
+}
+
+function wakeOnChanges({ wake_on }: ChangeDesktopBody): Assignment[] {
+  return wake_on === undefined ? [] : [{ column: 'wake_on', value: wake_on }]
 }
 
 function nameChanges({ name }: ChangeDesktopBody): Assignment[] {

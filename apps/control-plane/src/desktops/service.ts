@@ -197,6 +197,7 @@ export class Desktops {
       ...tiers[body.tier],
       imageVersion: body.image ?? body.image_version ?? offers.defaultImage,
       idleTimeoutSecs: body.idle_timeout_secs ?? defaultIdleTimeoutSecs,
+      wakeOn: body.wake_on ?? [],
       billingMode: body.billing_mode ?? 'hourly',
       name: body.name ?? null,
       labels: body.labels ?? {},
@@ -260,6 +261,12 @@ export class Desktops {
   /** Whether a move of the desktop is in progress. */
   async isMoving(id: string): Promise<boolean> {
     return (await lineOf(this.#options.pool, id)).ahead?.kind === 'move'
+  }
+
+  /** The operation that wakes the desktop, or will; undefined if there is none. */
+  async wakeInProgress(id: string): Promise<OperationRow | undefined> {
+    const { current, next } = await retryWhileUnavailable(() => lineOf(this.#options.pool, id))
+    return [next, current].find((operation) => operation?.kind === 'wake')
   }
 
   /** The state now; undefined if the desktop is gone. */

@@ -15,7 +15,7 @@ import type { DesktopRow } from './store.ts'
 
 /** As `DesktopJson`, but with the failure's code. A replica of the previous release keeps the code on a destroy. */
 const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
-  coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy,
+  coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy, d.wake_on,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels,
   case when d.state <> 'destroyed' then d.destroy_at end as destroy_at, d.schedule, d.created_at, d.updated_at`
 
@@ -37,6 +37,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   current_generation_id: row.currentGenerationId,
   idle_timeout_secs: row.idleTimeoutSecs,
   idle_policy: row.idlePolicy ?? [...defaultIdlePolicy],
+  wake_on: row.wakeOn,
   billing_mode: row.billingMode,
   host_id: row.hostId,
   failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,

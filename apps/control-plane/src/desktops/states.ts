@@ -66,6 +66,10 @@ export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopS
 export const isLegal = (kind: RequestKind, state: DesktopState): boolean =>
   (transitions[kind].from as readonly DesktopState[]).includes(state)
 
+/** Whether a desktop in this state can be woken now, or once what is in progress has ended. */
+export const isWakeable = (state: DesktopState): boolean =>
+  isLegal('wake', state) || state === 'waking' || state === 'hibernating' || state === 'awake'
+
 /** The states in which an operation is in progress. They end when it settles, or when a destroy or a removal supersedes it. */
 export const inProgress: readonly DesktopState[] = Object.values(transitions).map(({ via }) => via)
 

@@ -11,6 +11,7 @@ import {
   type ScheduleJson,
   type Selector,
   type Tier,
+  type UseClass,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { selected } from '../db/selection.ts'
@@ -32,6 +33,8 @@ export interface DesktopRow {
   idleTimeoutSecs: number
   /** Null: the default. */
   idlePolicy: ActivityClass[] | null
+  /** The classes of calls that wake it. */
+  wakeOn: UseClass[]
   billingMode: BillingMode
   hostId: string | null
   fingerprint: Buffer | null
@@ -48,7 +51,7 @@ export interface DesktopRow {
 
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
-  idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", billing_mode as "billingMode", host_id as "hostId", fingerprint,
+  idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", wake_on as "wakeOn", billing_mode as "billingMode", host_id as "hostId", fingerprint,
   failure_code as "failureCode", made_from as "madeFrom", name, labels, destroy_at as "destroyAt", schedule, created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
@@ -61,6 +64,7 @@ export type NewDesktop = Pick<
   | 'memoryMiB'
   | 'diskGiB'
   | 'idleTimeoutSecs'
+  | 'wakeOn'
   | 'billingMode'
   | 'name'
   | 'labels'
@@ -87,10 +91,10 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
     name: 'desktops-insert',
     text: `insert into desktops (id, org_id, tier, state, image_version, vcpus, memory_mib, disk_gib, idle_timeout_secs,
              billing_mode, idempotency_key, fingerprint, name, labels, destroy_at, destroy_soon_noted, schedule, wake_after,
-             hibernate_after, due_at)
+             hibernate_after, due_at, wake_on)
            values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ${secsFromNow('$14')}, $15, $16,
              ${secsFromNow('$17')}, ${secsFromNow('$18')},
-             case when $14::float8 is not null or $16::jsonb is not null then clock_timestamp() end)
+             case when $14::float8 is not null or $16::jsonb is not null then clock_timestamp() end, $19)
            on conflict do nothing
            returning ${columns}`,
     values: [
@@ -112,6 +116,7 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
       desktop.plan.schedule && JSON.stringify(desktop.plan.schedule),
       desktop.plan.wakeAfterSecs,
       desktop.plan.hibernateAfterSecs,
+      desktop.wakeOn,
     ],
   })
   return rows[0]

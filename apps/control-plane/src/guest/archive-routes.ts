@@ -27,6 +27,7 @@ export function archiveRoutes(app: App, { guests, stallMs }: { guests: Guests; s
       schema: {
         operationId: 'writeArchive',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Write a folder in an awake desktop, from one tar archive',
         description:
           'Nothing is in its place before the whole archive has come, and after an interruption nothing is left of it. A new folder appears at once, with its parents. In one that is there already, what the archive has is added or replaced, each file whole, and the rest stays. The archive’s owners are ignored. The guest’s own tar unpacks it.',
@@ -54,6 +55,7 @@ export function archiveRoutes(app: App, { guests, stallMs }: { guests: Guests; s
       schema: {
         operationId: 'readArchive',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Read a folder in an awake desktop, as one tar archive',
         description:
           'The folder’s entries are named from `./` on. The guest’s own tar packs them as they are sent, so their sizes are not known before. A response that ends before its last chunk was interrupted, or something could not be read: the archive is not whole.',

@@ -3,6 +3,7 @@ import { type GuestCallBody, type GuestCallName, type GuestCallResult, guestCall
 import type { Links } from '../agents/links.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops, RefusedAt } from './awake.ts'
+import { type Awaken, awakening } from './awaken.ts'
 
 /** The caller of a request, and the desktop that it is about. */
 export interface Asking {
@@ -11,6 +12,7 @@ export interface Asking {
   requestId: string
   /** A client that has left waits for no answer. What its guest does goes on. */
   signal?: AbortSignal | undefined
+  awaken?: Awaken | undefined
 }
 
 interface How {
@@ -32,7 +34,11 @@ export class GuestCaller {
     this.#links = links
   }
 
-  async ask<N extends GuestCallName>(
+  ask<N extends GuestCallName>(asking: Asking, call: N, body: GuestCallBody<N>, how: How): Promise<GuestCallResult<N>> {
+    return awakening(asking.awaken, () => this.#ask(asking, call, body, how))
+  }
+
+  async #ask<N extends GuestCallName>(
     { caller, desktopId, requestId, signal }: Asking,
     call: N,
     body: GuestCallBody<N>,

@@ -14,6 +14,7 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
       schema: {
         operationId: 'listEntries',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'List a folder of an awake desktop, or read the entry of a path',
         description:
           'In byte order of the paths, page by page. A page may have fewer entries than `limit`. Entries that appear or disappear meanwhile may or may not be in it.',
@@ -33,6 +34,7 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
       schema: {
         operationId: 'changeEntry',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Create a folder in an awake desktop, or move, copy or remove an entry, or change its mode',
         description:
           'A file or folder that is moved or copied appears whole, unless it is moved to another file system of the guest. Links are not followed, except by `chmod`.',

@@ -53,6 +53,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
       schema: {
         operationId: 'startExec',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'Start a command that lasts',
         description:
           'It outlives this connection, and hibernation. Its guest keeps the last 16 MiB of each stream, of all execs 256 MiB, for 24 hours after the end at most; what ended first is removed where space is needed. With a key it starts once.',
@@ -80,6 +81,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
       schema: {
         operationId: 'listExecs',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'List the execs that the guest keeps, newest first',
         params,
         response: { 200: listJson },
@@ -99,6 +101,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     {
       schema: {
         ...{ ...shared, operationId: 'getExec', summary: 'Read the state of an exec' },
+        wakes: 'exec',
         response: { 200: execStateJson },
         answers: { 200: 'As of now' },
       },
@@ -111,6 +114,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     {
       schema: {
         ...{ ...shared, operationId: 'deleteExec', summary: 'Kill an exec if it runs, and delete its output' },
+        wakes: 'exec',
         response: { 200: removedJson },
         answers: { 200: 'The desktop keeps no such exec' },
       },
@@ -127,6 +131,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     {
       schema: {
         ...{ ...shared, operationId: 'signalExec', summary: 'Send a signal to the process group of an exec' },
+        wakes: 'exec',
         body: execSignalBody,
         response: { 200: execStateJson },
         answers: { 200: 'It was sent, unless the command has ended' },
@@ -140,6 +145,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     {
       schema: {
         ...{ ...shared, operationId: 'resizeExec', summary: 'Change the size of an exec’s terminal' },
+        wakes: 'exec',
         body: terminalSize,
         response: { 200: execStateJson },
         answers: { 200: 'It has this size, if it has a terminal' },
@@ -157,6 +163,7 @@ function outputRoute(app: App, { execs }: ExecRoutesOptions): void {
       schema: {
         operationId: 'readExecOutput',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'Read the output of an exec from an offset',
         description:
           'Bytes as they are, at most 720 KiB. Bytes that were dropped are skipped: the first byte of the answer is at `dormouse-next-offset` minus its length. With `accept: text/event-stream`, server-sent events: `id` is the offset behind the bytes, `data` is `{offset, base64}`, and `Last-Event-ID` continues. The stream ends with `event: end` and a `reason`: `ended` once the command has ended and everything was sent, otherwise connect again. A stream without `ended` is unfinished.',
@@ -226,6 +233,7 @@ export function execInputRoutes(app: App, { execs, stallMs, heldBytes }: ExecInp
       schema: {
         operationId: 'writeExecInput',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'Append to the input of an exec',
         description:
           'Sent again with the same offset, it takes effect once. What the command has not read yet is bounded: send the rest from `next_offset`.',

@@ -8,6 +8,7 @@ import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { customer } from '../principals/authentication.ts'
 import { askingOf } from './asking.ts'
+import { awakenOf } from './awaken.ts'
 import { sendPart, versionIn } from './file-part.ts'
 import type { KeyedExecs } from './keyed-execs.ts'
 import { guestPath } from './paths.ts'
@@ -38,6 +39,7 @@ export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismat
       schema: {
         operationId: 'execInDesktop',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'Run a command in an awake desktop',
         description:
           'Only its timeout ends it. Its background processes keep running. With a key the command runs once, and a repeat answers how that run has ended, for as long as its guest keeps the output: up to 24 hours. Without a key, a 503 `host_unreachable` and a 504 do not say that nothing has run: the command may have begun, and the exact request would run it again.',
@@ -77,6 +79,7 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       schema: {
         operationId: 'writeFile',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Write a file in an awake desktop',
         description:
           'Atomic: no reader sees half a file, and after an interrupted upload the old file stays. Parent folders are created.',
@@ -109,6 +112,7 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       schema: {
         operationId: 'readFile',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Read a file in an awake desktop, or part of it',
         description:
           'A file of any size. A response that ends before its last chunk was interrupted: the rest can be read with `Range`. With the `ETag` of the first part in `If-Range`, a file that was changed meanwhile is sent whole. Several ranges in one request are ignored.',
@@ -137,5 +141,5 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
 
 export function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {
   const { id } = request.params as z.infer<typeof fileParams>
-  return { id, path, signal: callerGone(request, reply), requestId: request.id }
+  return { id, path, signal: callerGone(request, reply), requestId: request.id, awaken: awakenOf(request) }
 }

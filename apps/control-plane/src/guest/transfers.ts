@@ -12,6 +12,7 @@ import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops } from './awake.ts'
+import { type Awaken, awakening } from './awaken.ts'
 
 const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQueueTimeoutSecs }
 const marginMs = 10_000
@@ -25,6 +26,7 @@ export interface TransferParams {
   /** Aborted when the client disconnects. */
   signal: AbortSignal
   requestId: string
+  awaken?: Awaken | undefined
 }
 
 export class Transfers {
@@ -38,8 +40,17 @@ export class Transfers {
     this.#channels = channels
   }
 
-  /** Starts it, and waits for its channel, or for the host's refusal. */
-  async begin<N extends GuestStreamName>(
+  /** Starts it, and waits for its channel, or for the host's refusal. Before that, nothing has been transferred. */
+  begin<N extends GuestStreamName>(
+    caller: Customer,
+    transfer: TransferParams,
+    stream: N,
+    more: Omit<GuestStreamBody<N>, 'path'>,
+  ): Promise<{ channel: Channel; done: Promise<CommandResult<'guest.stream'>> }> {
+    return awakening(transfer.awaken, () => this.#begin(caller, transfer, stream, more))
+  }
+
+  async #begin<N extends GuestStreamName>(
     caller: Customer,
     { id, path, signal, requestId }: TransferParams,
     stream: N,

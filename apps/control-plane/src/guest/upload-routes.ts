@@ -16,7 +16,7 @@ import { BoundedBody } from '../http/bounded-body.ts'
 import { drain } from '../http/early-responses.ts'
 import { callerGone } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import { customer } from '../principals/authentication.ts'
+import { askingOf } from './asking.ts'
 import { entryPath } from './paths.ts'
 import type { UploadRequest, Uploads } from './uploads.ts'
 
@@ -30,52 +30,57 @@ const headers = {
 }
 const limits = `max-size=${uploadMaxBytes}, max-age=${uploadMaxSecs}`
 
-const schemas = {
-  create: {
-    operationId: 'createUpload',
-    tags: ['Guest'],
-    summary: 'Begin an upload that can go on after an interruption',
-    description:
-      'For files of any size, after the IETF’s draft of resumable uploads. The file appears whole, when the last part has come. The body may be its first part, or all of it with `Upload-Complete: ?1`. At most 16 unfinished uploads of a desktop.',
-    params,
-    querystring: uploadQuery,
-    bytes: 'The first part of the file; may be empty',
-    response: { 201: uploadJson },
-    answers: { 201: { what: 'The upload has begun', headers: { location: 'The upload', ...headers } } },
-    problems: [404, 409, 413, 504],
-  },
-  get: {
-    operationId: 'getUpload',
-    tags: ['Guest'],
-    summary: 'Read how much of an upload has come',
-    description: 'An append in progress is ended: its connection may be cut without the service having noticed.',
-    params: uploadParams,
-    response: { 200: uploadJson },
-    answers: { 200: { what: 'The upload', headers: { 'cache-control': '`no-store`', ...headers } } },
-    problems: [404, 409, 504],
-  },
-  append: {
-    operationId: 'appendToUpload',
-    tags: ['Guest'],
-    summary: 'Send the next part of an upload',
-    description:
-      'From `Upload-Offset` on, which must be what the guest has. `Upload-Complete: ?1` says that it is the last part; it may be empty. After an interruption, HEAD says where to go on. A 409 `upload_offset` says it in its own `Upload-Offset`.',
-    params: uploadParams,
-    bytes: 'The part',
-    response: { 200: uploadJson },
-    answers: { 200: { what: 'The guest has the part', headers } },
-    problems: [404, 409, 413, 504],
-  },
-  remove: {
-    operationId: 'deleteUpload',
-    tags: ['Guest'],
-    summary: 'Give an upload up',
-    description: 'What has come is removed, at once or when the desktop is awake again. A file in its place stays.',
-    params: uploadParams,
-    answers: { 204: 'There is no such upload any more' },
-    problems: [404],
-  },
-} as const
+/** Made for each server: its document is made of these very objects. */
+const schemasOf = () =>
+  ({
+    create: {
+      operationId: 'createUpload',
+      tags: ['Guest'],
+      wakes: 'files',
+      summary: 'Begin an upload that can go on after an interruption',
+      description:
+        'For files of any size, after the IETF’s draft of resumable uploads. The file appears whole, when the last part has come. The body may be its first part, or all of it with `Upload-Complete: ?1`. At most 16 unfinished uploads of a desktop.',
+      params,
+      querystring: uploadQuery,
+      bytes: 'The first part of the file; may be empty',
+      response: { 201: uploadJson },
+      answers: { 201: { what: 'The upload has begun', headers: { location: 'The upload', ...headers } } },
+      problems: [404, 409, 413, 504],
+    },
+    get: {
+      operationId: 'getUpload',
+      tags: ['Guest'],
+      wakes: 'files',
+      summary: 'Read how much of an upload has come',
+      description: 'An append in progress is ended: its connection may be cut without the service having noticed.',
+      params: uploadParams,
+      response: { 200: uploadJson },
+      answers: { 200: { what: 'The upload', headers: { 'cache-control': '`no-store`', ...headers } } },
+      problems: [404, 409, 504],
+    },
+    append: {
+      operationId: 'appendToUpload',
+      tags: ['Guest'],
+      wakes: 'files',
+      summary: 'Send the next part of an upload',
+      description:
+        'From `Upload-Offset` on, which must be what the guest has. `Upload-Complete: ?1` says that it is the last part; it may be empty. After an interruption, HEAD says where to go on. A 409 `upload_offset` says it in its own `Upload-Offset`.',
+      params: uploadParams,
+      bytes: 'The part',
+      response: { 200: uploadJson },
+      answers: { 200: { what: 'The guest has the part', headers } },
+      problems: [404, 409, 413, 504],
+    },
+    remove: {
+      operationId: 'deleteUpload',
+      tags: ['Guest'],
+      summary: 'Give an upload up',
+      description: 'What has come is removed, at once or when the desktop is awake again. A file in its place stays.',
+      params: uploadParams,
+      answers: { 204: 'There is no such upload any more' },
+      problems: [404],
+    },
+  }) as const
 
 interface UploadRoutesOptions {
   uploads: Uploads
@@ -85,6 +90,7 @@ interface UploadRoutesOptions {
 
 /** A scope of its own: bodies are raw bytes here, whatever the Content-Type. */
 export function uploadRoutes(app: App, { uploads, leadership, stallMs }: UploadRoutesOptions): void {
+  const schemas = schemasOf()
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
   const bodyOf = ({ raw }: FastifyRequest, maxBytes: number) => new BoundedBody(raw, { maxBytes, stallMs })
@@ -150,7 +156,7 @@ const isChunked = ({ headers }: FastifyRequest) => headers['transfer-encoding'] 
 
 function requestOf(request: FastifyRequest, reply: FastifyReply): UploadRequest {
   const { id: desktopId } = request.params as z.infer<typeof params>
-  return { caller: customer(request), desktopId, requestId: request.id, signal: callerGone(request, reply) }
+  return { ...askingOf(request), desktopId, signal: callerGone(request, reply) }
 }
 
 function headersOf({ offset, complete }: UploadJson) {

@@ -20,10 +20,10 @@ import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import type { Customer } from '../principals/service.ts'
 import { Forgetful } from '../reconcile/forgetful.ts'
 import type { AwakeDesktops } from './awake.ts'
-import type { GuestCaller } from './calls.ts'
+import { awakening } from './awaken.ts'
+import type { Asking, GuestCaller } from './calls.ts'
 import { type Transfers, throwCause } from './transfers.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as store from './upload-store.ts'
@@ -41,10 +41,7 @@ interface UploadsOptions {
 type NewFile = Pick<UploadRow, 'path' | 'mode' | 'owner' | 'length'>
 
 /** Which upload, of whom. */
-export interface UploadRequest {
-  caller: Customer
-  desktopId: string
-  requestId: string
+export interface UploadRequest extends Asking {
   signal: AbortSignal
 }
 
@@ -81,7 +78,7 @@ export class Uploads {
       return await this.#append(request, row, first)
     } catch (error) {
       // Its client has no id of it, so nobody can go on with it.
-      await this.#end(request, row)
+      await this.#end({ ...request, awaken: undefined }, row)
       throw error
     }
   }
@@ -89,7 +86,7 @@ export class Uploads {
   async #begin(request: UploadRequest, given: NewFile): Promise<UploadRow> {
     const { leadership, awake } = this.#options
     const { caller, desktopId } = request
-    await awake.require(caller, desktopId)
+    await awakening(request.awaken, () => awake.require(caller, desktopId))
     const upload = { id: newId(), desktopId, orgId: caller.orgId, ...given }
     const row = await leadership.transaction(async (tx) => {
       if (!(await desktops.lock(tx, caller.orgId, desktopId))) refuseNotFound()
@@ -189,8 +186,8 @@ export class Uploads {
 
   /** Returns how many bytes were added. */
   async #write(request: UploadRequest, row: UploadRow, offset: number, body: BoundedBody): Promise<number> {
-    const { caller, desktopId, signal, requestId } = request
-    const transfer = { id: desktopId, path: row.path, signal, requestId }
+    const { caller, desktopId, signal, requestId, awaken } = request
+    const transfer = { id: desktopId, path: row.path, signal, requestId, awaken }
     const more = { id: row.id, offset }
     const { channel, done } = await this.#options.transfers.begin(caller, transfer, 'upload.append', more)
     const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
@@ -219,8 +216,12 @@ export class Uploads {
     return size === null ? refuse('upload_lost') : refuse('upload_offset')
   }
 
-  #step({ caller, desktopId, requestId }: UploadRequest, row: UploadRow, step: UploadStep): Promise<UploadState> {
-    const asking = { caller, desktopId, requestId }
+  #step(
+    { caller, desktopId, requestId, awaken }: UploadRequest,
+    row: UploadRow,
+    step: UploadStep,
+  ): Promise<UploadState> {
+    const asking = { caller, desktopId, requestId, awaken }
     return this.#options.calls.ask(asking, 'upload.step', stepOf(row, step), { timeoutSecs, at: row })
   }
 }

@@ -21,6 +21,7 @@ export function watchRoutes(app: App, { watches }: { watches: Watches }): void {
       schema: {
         operationId: 'watchFolder',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'Follow what changes in a folder of an awake desktop',
         description:
           'Without a cursor a watch begins, and the answer is its cursor. With one, the changes behind it, also those of before a lost connection or a sleep: the guest keeps them, up to 1 MiB. `overflow` says that some may be missing; list the folder again then. With `accept: text/event-stream`, server-sent events: `data` is a FileChange, `id` is the cursor behind a batch, and `Last-Event-ID` continues. The stream ends with `event: end` and a `reason`: `reconnect`, or a code such as `not_awake` when the desktop sleeps. At most 16 watches of a desktop; one that was not read for ten minutes ends by itself. A watch keeps no desktop awake. A change can be reported twice, never left out without `overflow`.',
@@ -65,6 +66,7 @@ export function watchRoutes(app: App, { watches }: { watches: Watches }): void {
       schema: {
         operationId: 'endWatch',
         tags: ['Guest'],
+        wakes: 'files',
         summary: 'End a watch',
         params,
         querystring: endQuery,

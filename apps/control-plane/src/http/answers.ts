@@ -43,6 +43,9 @@ export const sharedHeaders = {
   Replayed: header(
     '`true`: the Idempotency-Key was used before, and this is the earlier record. `mismatch`: so it was, with another body',
   ),
+  Woke: header(
+    'Present if the call has woken its desktop, or has waited for a wake: how it woke, and for how long the call has waited, as `path=warm; ms=83`',
+  ),
   UploadOffset: header('On `upload_offset`: how many bytes the guest has', 'integer'),
   UnsatisfiedRange: { ...header('The file’s size, as `bytes */11`'), required: true },
   BodyCodings: { ...header('The codings of a body that are taken: `identity`'), required: true },
@@ -54,6 +57,7 @@ export const sharedHeaders = {
 
 const headerRef = (name: keyof typeof sharedHeaders) => ({ $ref: `#/components/headers/${name}` })
 const requestId = { 'x-request-id': headerRef('RequestId') }
+const woke = { 'dormouse-woke': headerRef('Woke') }
 const retryAfter = { 'retry-after': headerRef('RetryAfter') }
 
 interface ProblemText {
@@ -171,7 +175,7 @@ function problemResponse(status: ProblemStatus): DocumentedResponse {
   const example: ProblemJson = { type: 'about:blank', title, status, detail, code, ...(field && { field }) }
   return {
     description: what,
-    headers: { ...requestId, ...headers },
+    headers: { ...requestId, ...woke, ...headers },
     content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' }, example } },
   }
 }
@@ -186,23 +190,31 @@ export function problemsOf(statuses: Iterable<ProblemStatus>): Record<string, { 
 
 const binary = { schema: { type: 'string', format: 'binary' } }
 
+/** A JSON answer that also has `woke`. */
+function tellingWoke(content: Content = {}): Content {
+  const woken = { $ref: '#/components/schemas/Woken' }
+  const both = ({ schema, ...media }: Content[string]) => ({ ...media, schema: { allOf: [schema, woken] } })
+  return Object.fromEntries(Object.entries(content).map(([type, media]) => [type, both(media)]))
+}
+
 /** A success as made from its schema, with what it means and its headers. */
 export function documented(
   made: DocumentedResponse | undefined,
   answer: string | Answer,
-  keyed: boolean,
+  { keyed, wakes }: { keyed: boolean; wakes: boolean },
 ): DocumentedResponse {
   const { what, headers = {}, bytes, stream }: Answer = typeof answer === 'string' ? { what: answer } : answer
   const own = Object.entries(headers).map(([name, says]) => [name, header(says)])
   const streamed = stream && { [stream]: { schema: { type: 'string' } } }
   const content = bytes
     ? { ...Object.fromEntries([bytes].flat().map((type) => [type, binary])), ...streamed }
-    : { ...made?.content, ...streamed }
+    : { ...(wakes ? tellingWoke(made?.content) : made?.content), ...streamed }
   return {
     description: what,
     headers: {
       ...requestId,
       ...(keyed && { 'idempotency-replayed': headerRef('Replayed') }),
+      ...(wakes && woke),
       ...Object.fromEntries(own),
     },
     // A 204 has none.

@@ -1,6 +1,6 @@
 // The OpenAPI 3.1 document, made from the very schemas that validate. Customers' routes only: operators' and agents' are not in
 // it. A route's schema has what its successes mean, and the problems that other routes do not have.
-import { problemJson } from '@dormouse/contract'
+import { problemJson, type UseClass, wakeWish, wakeWishHeader, wokenJson } from '@dormouse/contract'
 import swagger from '@fastify/swagger'
 import type { FastifyRequest, FastifySchema } from 'fastify'
 import {
@@ -33,6 +33,8 @@ declare module 'fastify' {
     keyed?: 'organisation' | 'desktop'
     /** The body may be left out, which is `{}`. */
     bodyOptional?: boolean
+    /** Wakes its desktop if that is wanted for this class of calls. */
+    wakes?: UseClass
     /** Takes bytes as they are, whatever the Content-Type says; what they are. */
     bytes?: string
   }
@@ -71,7 +73,7 @@ const documentJson = z
 /** Serves the document, unauthenticated, and makes it from all routes registered afterwards. */
 export async function publishOpenApi(app: App): Promise<void> {
   await app.register(fastifyZodOpenApiPlugin, {
-    components: { schemas: { Problem: problemJson } },
+    components: { schemas: { Problem: problemJson, Woken: wokenJson } },
     documentOpts: {
       // Answers may grow new fields, and requests have no unknown ones; no integer needs the limits of what JSON can carry.
       override: ({ zodSchema, jsonSchema, io }) => {
@@ -114,7 +116,7 @@ export async function publishOpenApi(app: App): Promise<void> {
   })
 }
 
-const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'examples'] as const
+const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'wakes', 'examples'] as const
 
 type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
 
@@ -151,6 +153,7 @@ interface Operation {
   'x-keyed'?: 'organisation' | 'desktop'
   'x-bodyOptional'?: boolean
   'x-bytes'?: string
+  'x-wakes'?: UseClass
   'x-examples'?: Examples
 }
 
@@ -178,6 +181,7 @@ function finish(operation: Operation): Operation {
     'x-keyed': keyed,
     'x-bodyOptional': bodyOptional = false,
     'x-bytes': bytes,
+    'x-wakes': wakes,
     'x-examples': examples = { answers: {} },
     ...rest
   } = operation
@@ -188,7 +192,10 @@ function finish(operation: Operation): Operation {
   }
   const successes = Object.entries(answers).map(([status, answer]) => {
     const made = rest.responses[status]
-    const response = documented(made && 'description' in made ? made : undefined, answer, keyed !== undefined)
+    const response = documented(made && 'description' in made ? made : undefined, answer, {
+      keyed: !!keyed,
+      wakes: !!wakes,
+    })
     return [
       status,
       { ...response, ...(response.content && { content: shown(response.content, examples.answers[status]) }) },
@@ -196,14 +203,23 @@ function finish(operation: Operation): Operation {
   })
   return {
     ...rest,
-    ...((keyed || rest.parameters) && {
-      parameters: [...(rest.parameters ?? []).map(plain), ...(keyed ? [idempotencyKey(keyed)] : [])],
+    ...((keyed || wakes || rest.parameters) && {
+      parameters: [
+        ...(rest.parameters ?? []).map(plain),
+        ...(keyed ? [idempotencyKey(keyed)] : []),
+        ...(wakes ? [wakeHeader(wakes)] : []),
+      ],
     }),
     ...(body && { requestBody: body }),
     ...(bytes && { requestBody: bytesBody(bytes) }),
     responses: {
       ...Object.fromEntries(successes),
-      ...problemsOf([...everybodysProblems(rest), ...(rest.requestBody || bytes ? [415 as const] : []), ...problems]),
+      ...problemsOf([
+        ...everybodysProblems(rest),
+        ...(rest.requestBody || bytes ? [415 as const] : []),
+        ...(wakes ? [403 as const] : []),
+        ...problems,
+      ]),
     },
   }
 }
@@ -236,6 +252,14 @@ const idempotencyKey = (scope: 'organisation' | 'desktop') => ({
   required: false,
   description: `ASCII, 1 to 255 characters. A repeat with the same key by the same ${scope === 'desktop' ? 'caller on the same desktop' : 'organisation'} answers the existing record instead of making another`,
   schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[\\t -~]+$' },
+})
+
+const wakeHeader = (use: UseClass) => ({
+  name: wakeWishHeader,
+  in: 'header',
+  required: false,
+  description: `\`allow\`: a desktop that is asleep is woken, and the call goes on. \`never\`: it is not. Without it, the desktop is woken if its \`wake_on\` has \`${use}\``,
+  schema: { type: 'string', enum: wakeWish.options },
 })
 
 const bytesBody = (description: string) => ({

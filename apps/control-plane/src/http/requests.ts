@@ -1,6 +1,8 @@
-// What routes read from requests besides path and body: idempotency key, `wait`, and whether the client disconnected.
+// What routes read from requests besides path and body: idempotency key, `wait`, whether the call may wake its desktop, and
+// whether the client disconnected.
 import { createHash } from 'node:crypto'
-import { flag, refuseField } from '@dormouse/contract'
+import type { IncomingHttpHeaders } from 'node:http'
+import { flag, refuseField, type WakeWish, wakeWish, wakeWishHeader } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 
@@ -25,6 +27,14 @@ export function idempotencyKey(request: FastifyRequest): string | null {
   if (/[^\t\x20-\x7e]/.test(key)) return bad('must be ASCII')
   if (key.length < 1 || key.length > 255) return bad('must have 1 to 255 characters')
   return key
+}
+
+/** What the call itself says of waking its desktop. Anything else than its values is 400. */
+export function wakeWishOf(headers: IncomingHttpHeaders): WakeWish | undefined {
+  const given = headers[wakeWishHeader.toLowerCase()]
+  if (given === undefined) return undefined
+  const wish = wakeWish.safeParse(given)
+  return wish.success ? wish.data : refuseField(wakeWishHeader, 'must be `allow` or `never`')
 }
 
 /** Compares repeated requests. The order of fields does not matter, and null equals omitted. */

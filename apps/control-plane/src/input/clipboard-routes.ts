@@ -18,6 +18,7 @@ export function clipboardRoutes(app: App, { clipboards }: ClipboardRoutesOptions
       schema: {
         operationId: 'readClipboard',
         tags: ['Guest'],
+        wakes: 'input',
         summary: 'Read the text that was copied last in an awake desktop',
         description:
           'Needs no claim. Refused with `clipboard_unavailable` where the guest shares no clipboard. The text is in no log.',
@@ -40,6 +41,7 @@ export function clipboardRoutes(app: App, { clipboards }: ClipboardRoutesOptions
       schema: {
         operationId: 'writeClipboard',
         tags: ['Guest'],
+        wakes: 'input',
         summary: 'Replace the clipboard of an awake desktop',
         description:
           'The guest’s programs paste this text until something else is copied or the desktop sleeps. Borrows the claim `control`, as input does. The text is in no log.',

@@ -21,6 +21,7 @@ export function inputRoutes(app: App, { inputs, onMismatch }: InputRoutesOptions
       schema: {
         operationId: 'sendInput',
         tags: ['Guest'],
+        wakes: 'input',
         summary: 'Type and point in an awake desktop',
         description:
           'A batch of actions, in order. Nothing is done before all of it is valid. It borrows the claim `control`, for which people and programs compete. Keys and buttons that it still holds at its end are released. With an Idempotency-Key it is done at most once; the response to a repeated request has no picture.',

@@ -19,6 +19,7 @@ export function screenRoutes(app: App, { screenReads }: ScreenRoutesOptions): vo
       schema: {
         operationId: 'getScreen',
         tags: ['Guest'],
+        wakes: 'screen',
         summary: 'Read the size, the pointer and the claim of an awake desktop’s screen',
         description:
           'Needs no claim. `sequence` is another one when the screen shows something else; a screenshot can wait for that.',
@@ -40,6 +41,7 @@ export function screenRoutes(app: App, { screenReads }: ScreenRoutesOptions): vo
       schema: {
         operationId: 'takeScreenshot',
         tags: ['Guest'],
+        wakes: 'screen',
         summary: 'Take a screenshot of a desktop',
         description:
           'Needs no claim. Without a query: the whole screen now, as PNG. A JPEG has at most 8,294,400 pixels; a larger one is made smaller. Where the screen does not settle or change in time, the answer says so, and is not a failure.',

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { createClient } from '@dormouse/client'
-import { id, refuse, refuseField } from '@dormouse/contract'
+import { id, refuse, refuseField, type WakeWish } from '@dormouse/contract'
 import { defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp/grants'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
@@ -43,8 +43,9 @@ export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
     heldBytes.hold(request.raw, requestsIn(request.body) * each)
     // Loaded when it is first needed: it would take as long as the rest of a start.
     const { createMcpServer } = await import('@dormouse/mcp')
-    const client = createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request) })
-    const given = { client, grants: grantsOf(request.query.grants), desktopId: request.query.desktop }
+    const clientFor = (wake?: WakeWish) =>
+      createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request), ...(wake && { wake }) })
+    const given = { clientFor, grants: grantsOf(request.query.grants), desktopId: request.query.desktop }
     const left = new AbortController()
     reply.raw.once('close', () => left.abort())
     const hold = (bytes: number) => {

@@ -21,6 +21,7 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
       schema: {
         operationId: 'openStream',
         tags: ['Guest'],
+        wakes: 'screen',
         summary: 'Claim a desktop’s screen and get a URL that shows it',
         description:
           'Each claim has one holder: the API key, or the subject of the access token. The holder keeps it until the URL expires unopened; once opened, while a screen is open and for 30 s after. The URL opens once, within 60 s; the holder can request another.',

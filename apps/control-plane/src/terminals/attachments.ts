@@ -2,20 +2,34 @@
 // host serves them.
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { attachInputMaxBytes, attachQuery, id, Refusal, refusals, refuse, refuseField } from '@dormouse/contract'
+import {
+  attachInputMaxBytes,
+  attachQuery,
+  id,
+  newId,
+  Refusal,
+  refusals,
+  refuse,
+  refuseField,
+  type WokeJson,
+  wokeHeader,
+  wokeText,
+} from '@dormouse/contract'
 import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
 import { asUpgradeRefusal } from '../agents/handshakes.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
+import { type Awakener, awakening } from '../guest/awaken.ts'
+import type { Asking } from '../guest/calls.ts'
 import type { Execs } from '../guest/execs.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { rateLimitHeaders } from '../http/problems.ts'
 import { refuseUnknown } from '../http/unknown-fields.ts'
 import type { Principals } from '../principals/service.ts'
 import { hangUp } from '../streams/relay.ts'
-import { type CredentialLimits, customerOf, protocolFor } from './credentials.ts'
+import { type CredentialLimits, customerOf, protocolFor, wakeWishOfUpgrade } from './credentials.ts'
 import { type Ending, endingAfter, endingOf, endings, moving } from './endings.ts'
 import { AttachBreach, sendNote } from './messages.ts'
 import { type Attachment, Session } from './session.ts'
@@ -24,6 +38,7 @@ export interface AttachmentsOptions {
   principals: Principals
   desktops: Desktops
   execs: Execs
+  awakener: Awakener
   limits: CredentialLimits & { heldBytes: InFlightBytes }
   log: Log
 }
@@ -64,7 +79,8 @@ export class Attachments {
       // Counted by its address before its credential is looked up, as other requests are.
       knows: () => true,
       protocol: protocolFor,
-      authenticate: (request) => this.#admit(request).catch(asRefusedUpgrade),
+      authenticate: (request) => this.#enter(request),
+      headers: ({ woke }) => wokeHeaders(woke),
       onSocket: (socket, attachment, request) => {
         socket.on('error', (err) => this.#options.log.debug({ err }, 'the socket of an exec failed'))
         const run = this.#run(socket, attachment, request).finally(() => this.#running.delete(run))
@@ -80,13 +96,32 @@ export class Attachments {
     await Promise.all(this.#running)
   }
 
-  /** In the order of other requests: credential, syntax, existence, state. */
-  async #admit(request: IncomingMessage): Promise<Attachment> {
-    const { principals, desktops, execs, limits } = this.#options
-    const caller = await customerOf(request, principals, limits)
-    const { desktopId, execId, offset, stderr_offset, window } = partsOf(request)
-    const { hostId } = requireAwake(await desktops.get(caller, desktopId))
-    const asking = { caller, desktopId, requestId: crypto.randomUUID() }
+  /** In the order of other requests: credential, syntax, existence, state. A desktop that is asleep may be woken. */
+  async #enter(request: IncomingMessage): Promise<Attachment | UpgradeRefusal> {
+    let woke: WokeJson | undefined
+    try {
+      const { principals, awakener, limits } = this.#options
+      const caller = await customerOf(request, principals, limits)
+      const parts = partsOf(request)
+      const asking = { caller, desktopId: parts.desktopId, requestId: newId() }
+      const awaken = awakener.for({
+        ...{ ...asking, class: 'exec', wish: wakeWishOfUpgrade(request) },
+        gone: () => goneOf(request),
+        hasAnswered: () => false,
+        woke: (how) => {
+          woke = how
+        },
+      })
+      return { ...(await awakening(awaken, () => this.#admit(asking, parts))), woke }
+    } catch (error) {
+      return asRefusedUpgrade(error, woke)
+    }
+  }
+
+  async #admit(asking: Asking, parts: ReturnType<typeof partsOf>): Promise<Attachment> {
+    const { desktops, execs } = this.#options
+    const { execId, offset, stderr_offset, window } = parts
+    const { hostId } = requireAwake(await desktops.get(asking.caller, asking.desktopId))
     const exec = await execs.get(asking, execId)
     const offsets = { stdout: offset ?? 0, stderr: stderr_offset ?? 0 }
     for (const stream of ['stdout', 'stderr'] as const) {
@@ -179,11 +214,22 @@ function partsOf({ url = '' }: IncomingMessage) {
   return refuseField(String(issue?.path[0] ?? 'offset'), issue?.message ?? 'is not valid')
 }
 
-function asRefusedUpgrade(error: unknown): UpgradeRefusal {
+const wokeHeaders = (woke: WokeJson | undefined): Record<string, string> =>
+  woke ? { [wokeHeader]: wokeText(woke) } : {}
+
+/** Aborted when the client has left. */
+function goneOf({ socket }: IncomingMessage): AbortSignal {
+  const gone = new AbortController()
+  socket.once('close', () => gone.abort())
+  if (socket.destroyed) gone.abort()
+  return gone.signal
+}
+
+function asRefusedUpgrade(error: unknown, woke: WokeJson | undefined): UpgradeRefusal {
   const refused = asUpgradeRefusal(error)
   if (!(error instanceof Refusal)) return refused
   const { retryAfterSecs } = error.extra
   const retryAfter = retryAfterSecs !== undefined && { 'retry-after': String(retryAfterSecs) }
-  const headers = { ...rateLimitHeaders(error), ...retryAfter }
+  const headers = { ...rateLimitHeaders(error), ...retryAfter, ...wokeHeaders(woke) }
   return new UpgradeRefusal(refused.status, refused.detail, headers, refused.code)
 }

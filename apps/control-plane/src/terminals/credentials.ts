@@ -1,9 +1,10 @@
 // Authenticates a request for a WebSocket as other requests are: by credential, within the limits of clients.
 import type { IncomingMessage } from 'node:http'
-import { attachBearerPrefix, attachProtocol } from '@dormouse/contract'
+import { attachBearerPrefix, attachProtocol, attachWakePrefix, type WakeWish, wakeWishHeader } from '@dormouse/contract'
 import { retryLimitMs } from '../db/pool.ts'
 import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
+import { wakeWishOf } from '../http/requests.ts'
 import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
 import { refuseOperator } from '../principals/authentication.ts'
 import type { Customer, Principals } from '../principals/service.ts'
@@ -41,6 +42,13 @@ function authorizationOf({ headers }: IncomingMessage): string | undefined {
   const offered = protocolsOf(headers['sec-websocket-protocol']).find((name) => name.startsWith(attachBearerPrefix))
   if (offered === undefined) return undefined
   return `Bearer ${Buffer.from(offered.slice(attachBearerPrefix.length), 'base64url').toString('latin1')}`
+}
+
+/** The header, or what a browser offers as a subprotocol. */
+export function wakeWishOfUpgrade({ headers }: IncomingMessage): WakeWish | undefined {
+  const offered = protocolsOf(headers['sec-websocket-protocol']).find((name) => name.startsWith(attachWakePrefix))
+  if (offered === undefined) return wakeWishOf(headers)
+  return wakeWishOf({ [wakeWishHeader.toLowerCase()]: offered.slice(attachWakePrefix.length), ...headers })
 }
 
 /** Never the one that carries the credential: the service would send it back. */

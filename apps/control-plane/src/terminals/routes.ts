@@ -15,6 +15,7 @@ export function attachRoutes(app: App, { execs }: { execs: Pick<Execs, 'get'> })
       schema: {
         operationId: 'attachExec',
         tags: ['Guest'],
+        wakes: 'exec',
         summary: 'Join an exec over a WebSocket',
         description:
           'Output, input, sizes, signals and the end over one socket, from an offset: no byte is lost or repeated by attaching again. The first byte of each binary frame is its channel: 0 stdin, 1 stdout, 2 stderr, 3 control (JSON). A client that cannot send headers offers the subprotocols `dormouse.exec.v1` and `dormouse.bearer.` followed by its credential in base64url. Close codes are 1000 after the end, and those of a screen.',

@@ -7,6 +7,7 @@ import {
   type ExecStateJson,
   type ExecStream,
   type Refusal,
+  type WokeJson,
 } from '@dormouse/contract'
 import type { WebSocket } from 'ws'
 import type { Asking } from '../guest/calls.ts'
@@ -25,6 +26,8 @@ export interface Attachment {
   hostId: string
   offsets: Record<ExecStream, number>
   window: number | undefined
+  /** How the desktop woke for it. */
+  woke?: WokeJson | undefined
 }
 
 interface SessionOptions {
@@ -71,9 +74,9 @@ export class Session {
 
   /** Resolves when everything was sent and the exec has ended; rejects with what ended it before. */
   async run(): Promise<void> {
-    const { exec, offsets } = this.#attachment
+    const { exec, offsets, woke } = this.#attachment
     this.#listen()
-    this.#note({ attached: { exec, stdin: exec.stdin.end, ...offsets } })
+    this.#note({ attached: { exec, stdin: exec.stdin.end, ...offsets, ...(woke && { woke }) } })
     const beat = setInterval(() => this.#note({ alive: true }), attachAliveEveryMs)
     try {
       const ends = Promise.all(Object.values(this.#outputs).map((output) => output.run()))

@@ -23,6 +23,7 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     failure: null,
     name: null,
     labels: {},
+    wake_on: [],
     destroy_at: null,
     schedule: null,
     created_at: time,

@@ -114,6 +114,11 @@ export const createDesktop = tool({
       .describe('Such as team=qa'),
     get_or_create: z.boolean().default(false).describe('Take the desktop of that name, if there is one'),
     destroy_after_secs: z.int().min(1).optional().describe('Destroy a new one by itself after so many seconds'),
+    wake_on: z
+      .array(z.enum(['exec', 'files', 'input', 'screen', 'ports']))
+      .max(5)
+      .optional()
+      .describe('Calls that wake a new one when it is asleep; none by default'),
     wake: z.boolean().default(true).describe('Wake it at once'),
   },
   // The API has both names.
@@ -123,11 +128,12 @@ export const createDesktop = tool({
     return { ...given, ...(image !== undefined && { image }) }
   },
   output: { ...ids, state, resumed_from: resumed },
-  run: async ({ tier, image, name, labels, get_or_create, destroy_after_secs, wake }, call) => {
+  run: async ({ tier, image, name, labels, get_or_create, destroy_after_secs, wake_on, wake }, call) => {
     const pairs = labels?.map((label) => [label.split('=', 1)[0]!, label.slice(label.indexOf('=') + 1)])
     const { id, state } = await call.client.createDesktop(
       {
         ...{ tier, image_version: image, name, labels: pairs && Object.fromEntries(pairs), destroy_after_secs },
+        wake_on,
         ...(get_or_create && { get_or_create }),
       },
       { signal: call.signal },

@@ -18,6 +18,7 @@ export const runCommand = tool({
     'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output; of a long output the beginning and the end. With `background` it goes on: returns an exec_id for desktop_output and desktop_end_command.',
   grant: 'use',
   onDesktop: true,
+  needsAwake: true,
   idempotent: false,
   input: {
     command: z.string().min(1).describe('For /bin/sh -c'),
@@ -157,6 +158,7 @@ export const readFile = tool({
   description: `Reads text from a file of an awake desktop, at most ${readMaxBytes} bytes in a call.`,
   grant: 'see',
   onDesktop: true,
+  needsAwake: true,
   idempotent: true,
   input: {
     path: z.string().min(1).describe('Absolute path'),
@@ -192,6 +194,7 @@ export const writeFile = tool({
   description: 'Writes text to a file of an awake desktop, atomically. Creates parent folders, replaces what is there.',
   grant: 'use',
   onDesktop: true,
+  needsAwake: true,
   idempotent: true,
   input: {
     path: z.string().min(1).describe('Absolute path'),
@@ -217,6 +220,7 @@ export const listFiles = tool({
   description: `Lists the entries of a folder of an awake desktop: type, size and path, at most ${listed}.`,
   grant: 'see',
   onDesktop: true,
+  needsAwake: true,
   idempotent: true,
   input: {
     path: z.string().min(1).describe('Absolute path of the folder'),

@@ -16,6 +16,7 @@ export const seeScreen = tool({
   description: 'Takes a picture of the screen of an awake desktop.',
   grant: 'see',
   onDesktop: true,
+  needsAwake: true,
   idempotent: true,
   input: { region },
   output: { width: z.int(), height: z.int() },
@@ -60,6 +61,7 @@ export const act = tool({
     'Does some actions with mouse and keyboard in an awake desktop, one after the other, waits until the screen is quiet, and returns a picture of it. Coordinates are pixels of the picture. Actions as the computer tools of Anthropic and OpenAI have them are taken too, such as left_click with coordinate, or key with text "ctrl+c".',
   grant: 'use',
   onDesktop: true,
+  needsAwake: true,
   idempotent: false,
   input: {
     actions: z.array(action).min(1).max(inputActionsMax),
