@@ -30,6 +30,7 @@ import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
 import { screens } from './subjects/screens.ts'
 import { terminals } from './subjects/terminals.ts'
+import { wakeOnUse } from './subjects/wake-on-use.ts'
 
 const subjects: readonly Subject[] = [
   operations,
@@ -41,6 +42,7 @@ const subjects: readonly Subject[] = [
   failover,
   events,
   power,
+  wakeOnUse,
   firstWakes,
   guest,
   terminals,

@@ -74,6 +74,28 @@ test(`one desktop keeps counter, boot, ${memoryMiB} MiB of memory and its files 
   desktops.giveBack(desktop)
 })
 
+test('a desktop that sleeps wakes once for all that use it, and keeps what it had; without a word it stays asleep', async () => {
+  const desktop = await desktops.take()
+  const seen = await leaveWitness(desktop, memoryMiB)
+  await desktop.hibernate()
+  await expect(desktop.files.read('/etc/hostname')).rejects.toMatchObject({ code: 'not_awake' })
+  await desktop.change({ wakeOn: ['exec', 'screen'] })
+  await expect(desktop.files.read('/etc/hostname')).rejects.toMatchObject({ code: 'not_awake' })
+  const { generation } = desktop
+  const [ran, read, screen] = await Promise.all([
+    Promise.all(Array.from({ length: 5 }, () => desktop.commands.run('echo here'))),
+    desktop.files.read('/etc/hostname', { wake: 'allow' }),
+    desktop.screenshot(),
+  ])
+  expect(ran.map(({ stdout }) => stdout)).toEqual(Array(5).fill('here\n'))
+  expect(ran.find(({ woke }) => woke)?.woke).toEqual({ path: 'warm', ms: expect.any(Number) })
+  expect([read.length > 0, screen.length > 0]).toEqual([true, true])
+  expect((await desktop.refresh()).generation).toBe(generation + 1)
+  await expectKept(desktop, seen)
+  await desktop.change({ wakeOn: [] })
+  desktops.giveBack(desktop)
+})
+
 test.runIf(long)(`${count} desktops at once keep theirs over ${cyclesTogether} sleeps`, async () => {
   const first = await desktops.take()
   const all = [first, ...(await Promise.all(Array.from({ length: count - 1 }, wakeNew)))]
