@@ -70,6 +70,7 @@ test.each<[object, string]>([
   [{ action: 'destroy', select: '' }, 'select'],
   [{ action: 'destroy', select: 'a', ids: ['01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80'] }, 'ids'],
   [{ action: 'label', select: 'a' }, 'labels'],
+  [{ action: 'label', select: 'a', labels: {} }, 'labels'],
   [{ action: 'wake', select: 'a', labels: {} }, 'labels'],
   [{ action: 'reboot', select: 'a' }, 'action'],
   [{ action: 'destroy', select: 'a', dry: true }, 'dry'],
@@ -104,4 +105,69 @@ test('another leader goes on with a plan, and begins nothing twice', async () =>
   expect(done.progress.succeeded).toBe(12)
   const wakes = await stack.database.rows(`select desktop_id from operations where kind = 'wake'`)
   expect(wakes).toHaveLength(ids.length)
+})
+
+test('a plan of labels that is cancelled changes no label from then on', async () => {
+  await using stack = await Stack.start({ hosts: 0 })
+  const ids = await Promise.all(Array.from({ length: 20 }, () => make(stack, { labels: { a: '' } })))
+  const release = await stack.database.hold('select 1 from desktops for update')
+  const { json } = await start(stack, { action: 'label', select: 'a', labels: { b: '' } })
+  const cancelled = await stack.api('POST', `/v1/desktops/bulk/${json.id}/cancel`, {})
+  expect(cancelled.json.progress.cancelled).toBe(20)
+  await release()
+  expect((await settled(stack, json.id)).progress.cancelled).toBe(20)
+  await stack.replica.parts.wings.bulk.settled()
+  for (const id of ids) expect((await stack.see(id)).labels).toEqual({ a: '' })
+})
+
+test('plans are bounded: those in progress, also if all are sent at once, and those that are kept', async () => {
+  await using stack = await Stack.start({ hosts: 0 })
+  await make(stack, { labels: { a: '' } })
+  await stack.database.rows(
+    `insert into bulks (id, org_id, action, made_by, settled_at)
+     select lpad(n::text, 32, '0')::uuid, $1, 'wake', 'test', now() from generate_series(1, 300) n`,
+    [stack.org.id],
+  )
+  const release = await stack.database.hold('select 1 from desktops for update')
+  const body = { action: 'label', select: 'a', labels: { b: '' } }
+  const answers = await Promise.all(Array.from({ length: 30 }, () => start(stack, body)))
+  expect(answers.map(({ status }) => status).sort()).toEqual([...Array(10).fill(202), ...Array(20).fill(409)])
+  await release()
+  for (const { status, json } of answers) if (status === 202) await settled(stack, json.id)
+  expect(await stack.database.rows('select 1 from bulks')).toHaveLength(200)
+})
+
+test('above the rate of its organisation a plan goes on as the rate permits, and no other begins', async () => {
+  await using stack = await Stack.start()
+  for (let i = 0; i < 3; i++) await make(stack, { labels: { a: '' } })
+  const { lifecycle } = stack.replica.parts
+  while (!lifecycle.take(stack.org.id, 100));
+  while (!lifecycle.take(stack.org.id));
+  const refused = await start(stack, { action: 'wake', select: 'a' })
+  expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited'])
+  const { json } = await waitFor('the rate to permit a plan', async () => {
+    const answer = await start(stack, { action: 'wake', select: 'a' })
+    return answer.status === 202 && answer
+  })
+  expect((await settled(stack, json.id)).progress.succeeded).toBe(3)
+})
+
+test('a long plan is streamed by each route that shows it, and a HEAD of it holds nothing open', async () => {
+  await using stack = await Stack.start({ hosts: 0 })
+  const { json } = await start(stack, { action: 'wake', ids: [await make(stack)] })
+  await stack.database.rows(
+    `insert into bulk_desktops (bulk_id, desktop_id, status)
+     select $1, gen_random_uuid(), 'waiting' from generate_series(1, 1500)`,
+    [json.id],
+  )
+  const path = `/v1/desktops/bulk/${json.id}`
+  for (const [method, where] of [
+    ['POST', `${path}/cancel`],
+    ['GET', path],
+  ] as const) {
+    const { status, json: shown } = await stack.api(method, where)
+    expect([status, shown.desktops.length, shown.progress.total]).toEqual([200, 1501, 1501])
+  }
+  for (let i = 0; i < 5; i++) expect((await stack.api('HEAD', path)).status).toBe(200)
+  await waitFor('no long read', () => stack.replica.parts.longReads.counts.taken === 0)
 })

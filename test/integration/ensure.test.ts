@@ -4,6 +4,7 @@ import { Desktop } from '@dormouse/client'
 import type { RequestKind } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'
+import { beginMove, movingAgent } from './parts/moved.ts'
 
 const ensuring = (stack: Stack, id: string, kind: RequestKind, more: object = {}) =>
   stack.api('POST', `/v1/desktops/${id}/${kind}`, { body: { ensure: true, ...more } })
@@ -109,4 +110,16 @@ test('the SDK wakes what sleeps, joins what is waking, and returns at once where
   expect((await desktop.ensureHibernated()).result?.desktopState).toBe('hibernated')
   const both = { ensure: true, discard_memory: true }
   expect((await stack.api('POST', `/v1/desktops/${id}/wake`, { body: both })).json).toMatchObject({ field: 'ensure' })
+})
+
+test('the same while the desktop moves: the operation that has succeeded at once is beside the move', async () => {
+  await using stack = await Stack.start({ hosts: 2, agent: movingAgent })
+  const { id } = await stack.desktop('awake')
+  await stack.database.rows('update operations set generation = 0 where desktop_id = $1', [id])
+  const release = hold(stack, 'move.send.before')
+  const move = await beginMove(stack, id)
+  const answer = await ensuring(stack, id, 'wake')
+  release()
+  expect([answer.status, answer.json]).toMatchObject([200, { state: 'succeeded', result: { desktop_state: 'awake' } }])
+  expect(await stack.settled(move.id)).toMatchObject({ state: 'succeeded' })
 })

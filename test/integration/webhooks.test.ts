@@ -284,3 +284,11 @@ test('without the setting, private addresses and http are refused, also for a we
   expect(failed).toMatchObject({ status: null, error: 'address_refused' })
   expect(receiver.at('/private')).toEqual([])
 })
+
+test('a selector of a later release stops no deliveries of others, and selects nothing', async () => {
+  const [strange, usual] = [await made({ select: 'team=qa' }), await made()]
+  await stack.database.rows(`update webhooks set selector = 'team ~ qa' where id = $1`, [strange.id])
+  await event()
+  await arrived(usual.path, 1)
+  expect(receiver.at(strange.path)).toEqual([])
+})

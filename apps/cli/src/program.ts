@@ -2,6 +2,7 @@
 import { Command } from 'commander'
 import about from '../package.json' with { type: 'json' }
 import { addAdmin } from './commands/admin.ts'
+import { addBulk } from './commands/bulk.ts'
 import { addClipboard } from './commands/clipboard.ts'
 import { addCompletion } from './commands/completion.ts'
 import { addCp } from './commands/cp.ts'
@@ -86,6 +87,7 @@ export function createProgram(context: Context): Command {
   addOffers(program, context)
   addOwnQuotas(program, context)
   addTransitions(program, context)
+  addBulk(program, context)
   addExec(program, context)
   addExecs(program, context)
   addShell(program, context)

@@ -14,6 +14,8 @@ export interface BulkWaitOptions extends CallOptions {
 }
 
 const pollMs = 500
+/** A plan has a row for each desktop: one of thousands is read less often. */
+const pollMsPerDesktop = 0.25
 const endless = new AbortController().signal
 
 export const bulkCalls = (http: Http, newKey: () => string) => {
@@ -38,7 +40,7 @@ export const bulkCalls = (http: Http, newKey: () => string) => {
         const seen = await get(id, call)
         onProgress?.(seen)
         if (seen.settled_at !== null) return seen
-        await http.clock.sleep(pollMs, call.signal ?? endless)
+        await http.clock.sleep(Math.max(pollMs, seen.progress.total * pollMsPerDesktop), call.signal ?? endless)
       }
     },
   }

@@ -10,8 +10,11 @@ interface Lists {
 
 const idForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const nameForm = /^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$/
-/** Shorter parts say too little of an id. */
-const partForm = /^[0-9a-f-]{4,35}$/i
+/**
+ * Shorter parts are in many ids by accident: once the desktop with the name `4711` is gone, `destroy 4711` must not find another.
+ */
+const partLeast = 8
+const partForm = /^[0-9a-f-]{1,35}$/i
 const mostShown = 5
 
 /**
@@ -22,9 +25,11 @@ export async function idOfDesktop(client: Lists, word: string, call: CallOptions
   if (idForm.test(word)) return word.toLowerCase()
   const [named] = nameForm.test(word) ? (await client.listDesktops({ name: word }, call)).desktops : []
   if (named) return named.id
-  const found = partForm.test(word) ? await withPart(client, word.toLowerCase(), call) : []
+  const isPart = partForm.test(word)
+  const found = isPart && word.length >= partLeast ? await withPart(client, word.toLowerCase(), call) : []
   if (found.length === 1) return found[0]!.id
-  if (found.length === 0) throw new NotFoundError(`no desktop has the name or the id ${JSON.stringify(word)}`)
+  const least = isPart && word.length < partLeast ? `; a part of an id has at least ${partLeast} characters` : ''
+  if (found.length === 0) throw new NotFoundError(`no desktop has the name or the id ${JSON.stringify(word)}${least}`)
   const few = found.slice(0, mostShown).map(({ id }) => id)
   throw new InvalidRequestError(
     `several desktops have "${word}" in their id: ${few.join(', ')}${found.length > mostShown ? ' and others' : ''}`,

@@ -50,6 +50,15 @@ describe('a selector', () => {
     expect(selectorText(parseSelector('b in (x)'))).toBe('b=x')
   })
 
+  test('of the greatest length has a form that parses', () => {
+    const longest = (head: string) => `${head}${'x'.repeat(2_000 - head.length - 1)})`
+    for (const head of ['k in (a,', 'k==a,b in (c,', 'k="a",b in ("c",']) {
+      const text = selectorText(parseSelector(longest(head)))
+      expect(selectorText(parseSelector(text))).toBe(text)
+    }
+    expect(() => parseSelector(longest('k in(a,'))).toThrow('at most 2000 characters')
+  })
+
   test('holds every term of another only if each of those is among its own', () => {
     const [outer, inner] = [parseSelector('team=qa'), parseSelector('run=1,team in (qa)')]
     expect(holdsEveryTerm(inner, outer)).toBe(true)

@@ -18,6 +18,7 @@ export const labelValueMaxLength = 255
 export const labelsMax = 32
 export const selectorMaxLength = 2_000
 const termsMax = 32
+const tooLong = `must have at most ${selectorMaxLength} characters`
 
 export const labelKeyPattern = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
@@ -72,7 +73,7 @@ class Reader {
   }
 
   selector(): Selector {
-    if (this.#text.length > selectorMaxLength) this.#fail(`must have at most ${selectorMaxLength} characters`)
+    if (this.#text.length > selectorMaxLength) this.#fail(tooLong)
     const unseen = /\p{C}/u.exec(this.#text)
     if (unseen) this.#fail('expected printable characters only', unseen.index)
     const terms = [this.#term()]
@@ -80,6 +81,8 @@ class Reader {
     this.#skip()
     if (this.#at < this.#text.length) this.#fail('expected `,` or the end')
     if (terms.length > termsMax) this.#fail(`must have at most ${termsMax} terms`)
+    // Its one form is stored and sent, and read again: that may be longer, by a space before each bracket.
+    if (selectorText(terms).length > selectorMaxLength) this.#fail(tooLong)
     return terms
   }
 

@@ -12,8 +12,8 @@ import { CliError, exitCodes } from '../failures.ts'
 import { integerFrom, type JsonOption, timeoutOption, withJson } from '../options.ts'
 import { fields, seconds, table } from '../terminal.ts'
 import { described, stateOption } from './desktops.ts'
-import { following, progressText } from './following.ts'
-import { outcome as outcomeOfOne, waiting } from './transitions.ts'
+import { following, progressText, waiting } from './following.ts'
+import { outcome as outcomeOfOne } from './transitions.ts'
 
 interface WaitOptions extends JsonOption {
   wait: boolean

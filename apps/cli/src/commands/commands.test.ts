@@ -381,3 +381,53 @@ test('a list of hosts tells what ails one, and what to do', async () => {
   const shown = await dormouse(['admin', 'host', 'list'])
   expect(shown.stdout).toMatch(/h1 .* the disk is full; destroy desktops/)
 })
+
+const rows = [{ desktop_id: desktopId, name: 'a', state: 'awake', status: 'waiting', reason: null, operation_id: null }]
+const plan = (changes: object = {}) => ({
+  ...{ id: operationId, action: 'destroy', select: 'team=qa', state: 'running', created_at: null, settled_at: null },
+  progress: { total: 1, waiting: 1, working: 0, succeeded: 0, failed: 0, skipped: 0, cancelled: 0 },
+  desktops: rows,
+  ...changes,
+})
+
+test.each([
+  ['a rehearsal of one desktop', ['destroy', desktopId, '--dry-run'], '--dry-run is only for --select'],
+  ['a rehearsal of a change', ['set', desktopId, '--label', 'a=b', '--dry-run'], '--dry-run is only for --select'],
+  ['a generation of many', ['destroy', '--select', 'a', '--expected-generation', '1'], 'cannot be used with'],
+  ['a memory of many', ['wake', '--select', 'a', '--discard-memory'], 'cannot be used with'],
+  ['a name of many', ['set', '--select', 'a', '--label', 'a=b', '--name', 'x'], 'cannot be used with'],
+  ['an end of many', ['set', '--select', 'a', '--destroy-after', '1d'], 'cannot be used with'],
+  ['no change', ['set', desktopId], 'nothing to change'],
+  ['no change of many', ['set', '--select', 'a'], 'nothing to change'],
+  ['neither', ['destroy'], 'no desktop is named'],
+  ['both', ['destroy', desktopId, '--select', 'a'], 'give one of them'],
+])('%s is refused, and nothing is sent', async (_, args, why) => {
+  const { dormouse, seen } = await start(service)
+  const { code, stderr } = await dormouse(args)
+  expect([code, stderr]).toEqual([2, expect.stringContaining(why)])
+  expect(seen).toEqual([])
+})
+
+test('an empty name is sent as it is, so that it is refused and takes no name away', async () => {
+  const { dormouse, seen } = await start(service)
+  await dormouse(['set', desktopId, '--name', ''])
+  await dormouse(['set', desktopId, '--no-name'])
+  expect(seen.map(({ body }) => `${body}`)).toEqual(['{"name":""}', '{"name":null}'])
+})
+
+test('the plan of many desktops is named, followed and cancelled by its id', async () => {
+  const { dormouse, seen } = await start(({ method, path }) =>
+    path.endsWith('/cancel')
+      ? { body: plan({ settled_at: 'x' }) }
+      : { status: method === 'POST' ? 202 : 200, body: plan() },
+  )
+  const begun = await dormouse(['destroy', '--select', 'team=qa', '--no-wait'])
+  expect(begun.stdout).toContain(`dormouse bulk ${operationId}`)
+  expect((await dormouse(['bulk', operationId])).stdout).toContain('1 waiting')
+  expect((await dormouse(['bulk', operationId, '--cancel'])).stdout).not.toContain('goes on')
+  expect(asked(seen)).toEqual([
+    'POST /v1/desktops/bulk? {"action":"destroy","select":"team=qa"}',
+    `GET /v1/desktops/bulk/${operationId}? `,
+    `POST /v1/desktops/bulk/${operationId}/cancel? `,
+  ])
+})

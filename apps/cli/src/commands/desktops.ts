@@ -2,9 +2,10 @@
 import type { DesktopJson, DesktopState, UseClass } from '@dormouse/client'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from '../context.ts'
+import { CliError, exitCodes } from '../failures.ts'
 import { integerFrom, type JsonOption, type KeyOption, keyOption, replayNote, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
-import { bulk } from './bulk.ts'
+import { bulk, requireSelect, selectOption } from './bulk.ts'
 import { addPlanOptions, type PlanOptions, planOf, shownPlan } from './plans.ts'
 import { settle } from './transitions.ts'
 
@@ -100,7 +101,7 @@ export function addDesktops(program: Command, context: Context): void {
   )
     .description('change a desktop’s name, labels, end, schedule or what wakes it')
     .argument('[id]', 'desktop')
-    .option('--select <selector>', 'in place of a desktop: the labels of all whose labels match, such as team=qa')
+    .addOption(selectOption('the labels of all whose labels match, such as team=qa').conflicts('name'))
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
     .option('--name <name>', 'another name')
     .option('--no-name', 'take its name away')
@@ -128,14 +129,17 @@ async function set(context: Context, id: string | undefined, options: SetOptions
   const { name, label, wakeOn, removeLabel = [] } = options
   const removed = Object.fromEntries(removeLabel.map((key) => [key, null]))
   const labels = { ...label, ...removed }
-  if (options.select !== undefined || id === undefined) return bulk(context, { action: 'label', labels }, id, options)
-  context.about.id = id
   const body = {
-    ...(name !== undefined && { name: name || null }),
+    ...(name !== undefined && { name: name === false ? null : name }),
     ...(Object.keys(labels).length > 0 && { labels }),
     ...(wakeOn !== undefined && { wake_on: wakeOn || [] }),
     ...planOf(options),
   }
+  if (Object.keys(body).length === 0)
+    throw new CliError('nothing to change is given', '`dormouse set --help` shows what it takes', exitCodes.usage)
+  if (options.select !== undefined || id === undefined) return bulk(context, { action: 'label', labels }, id, options)
+  requireSelect('label', options)
+  context.about.id = id
   const desktop = await context.customer().changeDesktop(id, body, { signal: context.terminal.signal })
   context.show(options, desktop, () => describe(desktop))
 }

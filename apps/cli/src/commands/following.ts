@@ -1,6 +1,8 @@
 // Shows how far an operation has come while it is awaited: requests it every second, only if there is a terminal to show it on.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client, OperationJson } from '@dormouse/client'
+import type { Context } from '../context.ts'
+import { CliError } from '../failures.ts'
 
 const pollMs = 1_000
 
@@ -43,4 +45,21 @@ export function progressText({ progress }: Partial<Pick<OperationJson, 'progress
   if (before !== null) return `${words}, ${before} before it`
   if (done !== null && total) return `${words}, ${Math.min(100, Math.round((done / total) * 100))} %`
   return words
+}
+
+/** Waits with a spinner. When interrupted, the message tells the user that the service goes on. */
+export async function waiting<T>(
+  context: Context,
+  label: string,
+  next: string,
+  work: (show?: (text: string) => void) => Promise<T>,
+): Promise<T> {
+  const { terminal } = context
+  try {
+    return await terminal.during(label, work)
+  } catch (error) {
+    const { reason } = terminal.signal
+    if (error !== reason || !(reason instanceof CliError)) throw error
+    throw new CliError('stopped waiting; the request goes on', next, reason.exitCode)
+  }
 }

@@ -4,8 +4,8 @@ import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { type JsonOption, timeoutOption, withJson } from '../options.ts'
 import { seconds, table } from '../terminal.ts'
-import { following } from './following.ts'
-import { outcome, waiting } from './transitions.ts'
+import { following, waiting } from './following.ts'
+import { outcome } from './transitions.ts'
 
 /** Adds both commands. */
 export function addOperations(program: Command, context: Context): void {

@@ -2,7 +2,6 @@
 import type { Client, OperationJson, RequestKind, WakeBody } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
-import { CliError } from '../failures.ts'
 import {
   integerFrom,
   type JsonOption,
@@ -13,8 +12,8 @@ import {
   withJson,
 } from '../options.ts'
 import { fields, seconds } from '../terminal.ts'
-import { bulk } from './bulk.ts'
-import { following, progressText } from './following.ts'
+import { bulk, requireSelect, selectOption } from './bulk.ts'
+import { following, progressText, waiting } from './following.ts'
 
 interface TransitionOptions extends JsonOption, KeyOption {
   wait: boolean
@@ -41,7 +40,11 @@ function add(program: Command, context: Context, kind: RequestKind, description:
   return withJson(program.command(kind), `dormouse ${kind} 019a9f00-0000-7000-8000-000000000001`)
     .description(description)
     .argument('[id]', 'desktop')
-    .option('--select <selector>', 'in place of a desktop: all whose labels match, such as team=qa,run!=42')
+    .addOption(
+      selectOption('all whose labels match, such as team=qa,run!=42').conflicts([
+        ...['expectedGeneration', 'discardMemory', 'timeoutSecs'],
+      ]),
+    )
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
     .option('--no-wait', 'print the operation and do not wait')
     .addOption(timeoutOption())
@@ -57,6 +60,7 @@ async function run(
   options: TransitionOptions,
 ): Promise<void> {
   if (options.select !== undefined || id === undefined) return bulk(context, { action: kind }, id, options)
+  requireSelect(kind, options)
   context.about.id = id
   const client = context.customer()
   const { discardMemory, expectedGeneration, timeoutSecs, idempotencyKey } = options
@@ -108,23 +112,6 @@ export async function settle(
       return client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse, onProgress: seen })
     })
   return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows the outcome`, work)
-}
-
-/** Waits with a spinner. When interrupted, the message tells the user that the service goes on. */
-export async function waiting<T>(
-  context: Context,
-  label: string,
-  next: string,
-  work: (show?: (text: string) => void) => Promise<T>,
-): Promise<T> {
-  const { terminal } = context
-  try {
-    return await terminal.during(label, work)
-  } catch (error) {
-    const { reason } = terminal.signal
-    if (error !== reason || !(reason instanceof CliError)) throw error
-    throw new CliError('stopped waiting; the request goes on', next, reason.exitCode)
-  }
 }
 
 /** An operation's outcome in one line; its fields while it is in progress. */

@@ -1,5 +1,6 @@
 // Customers' routes for bulks. Only HTTP.
 import { bulkBody, bulkJson, id, refuseField, selectorText } from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { JsonList } from '../http/json-list.ts'
@@ -21,8 +22,9 @@ function requireWhole({ action, select, ids, labels }: Wish): void {
   if (select === undefined && ids === undefined)
     refuseField('select', 'must be sent, or `ids`: no desktop is chosen by leaving both out')
   if (select !== undefined && ids !== undefined) refuseField('ids', 'is sent beside select; send one of them')
-  if ((action === 'label') !== (labels !== undefined))
-    refuseField('labels', action === 'label' ? 'must be sent with the action label' : 'is only for the action label')
+  if (action === 'label' && Object.keys(labels ?? {}).length === 0)
+    refuseField('labels', 'must be sent with the action label, and name at least one')
+  if (action !== 'label' && labels !== undefined) refuseField('labels', 'is only for the action label')
 }
 
 export function bulkRoutes(app: App, options: BulkRoutesOptions): void {
@@ -54,6 +56,7 @@ export function bulkRoutes(app: App, options: BulkRoutesOptions): void {
       const { id, replay } = await bulks.start(caller, wish, key, fingerprint(asked))
       if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
       if (replay === 'mismatch') onMismatch()
+      // Not streamed: that may be refused when too much is, and the plan has begun.
       return reply.code(202).send(await bulks.show(caller, id))
     },
   )
@@ -75,14 +78,7 @@ function planRoutes(app: App, { bulks, leadership }: BulkRoutesOptions): void {
         problems: [404],
       },
     },
-    async (request, reply) => {
-      const caller = customer(request)
-      const long = await bulks.showLong(caller, request.params.id, callerGone(request, reply))
-      if (!long || request.method === 'HEAD') return bulks.show(caller, request.params.id)
-      const head = `${JSON.stringify(long.head).slice(0, -1)},"desktops":[`
-      const list = new JsonList({ head, pages: long.pages, toJson: rowToJson, tail: () => ']}' })
-      return reply.type('application/json; charset=utf-8').send(list as never)
-    },
+    async (request, reply) => send(bulks, request, reply, request.params.id),
   )
 
   app.post(
@@ -99,11 +95,21 @@ function planRoutes(app: App, { bulks, leadership }: BulkRoutesOptions): void {
         problems: [404],
       },
     },
-    async (request) => {
+    async (request, reply) => {
       leadership.require()
-      const caller = customer(request)
-      await bulks.cancel(caller, request.params.id)
-      return bulks.show(caller, request.params.id)
+      await bulks.cancel(customer(request), request.params.id)
+      return send(bulks, request, reply, request.params.id)
     },
   )
+}
+
+/** The plan as it stands now, streamed if it is long. */
+async function send(bulks: Bulks, request: FastifyRequest, reply: FastifyReply, id: string): Promise<FastifyReply> {
+  const caller = customer(request)
+  // What is opened for a long one is closed by the stream, which a HEAD has not.
+  const long = request.method === 'HEAD' ? undefined : await bulks.showLong(caller, id, callerGone(request, reply))
+  if (!long) return reply.send(await bulks.show(caller, id))
+  const head = `${JSON.stringify(long.head).slice(0, -1)},"desktops":[`
+  const list = new JsonList({ head, pages: long.pages, toJson: rowToJson, tail: () => ']}' })
+  return reply.type('application/json; charset=utf-8').send(list)
 }

@@ -1,8 +1,9 @@
 // Does what bulks have planned: begins operations as a caller would, some at once, and notes how they ended. All that it needs is
 // in the database, so that another leader goes on.
 import { newId, Refusal, refusals } from '@dormouse/contract'
-import { eachApart, type Log } from '@dormouse/process'
-import type { Pool } from '../db/pool.ts'
+import { eachApart, type Log, Semaphore } from '@dormouse/process'
+import { inLane } from '../db/lanes.ts'
+import type { Db, Pool } from '../db/pool.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
@@ -21,11 +22,14 @@ export interface RunnerOptions {
 /** Desktops of one plan that are worked on at once. The operations themselves wait in the queue of their host. */
 const atOnce = 64
 const readAtOnce = 1_000
+/** Transactions at once: of all plans, and of those of one organisation. Requests of others need the database, too. */
+const turnsAtOnce = { inAll: 8, perOrg: 4 }
 
 export class BulkRunner {
   readonly #options: RunnerOptions
   /** The plans that this leader works on. */
   readonly #running = new Map<string, Promise<void>>()
+  readonly #turns = new Semaphore(turnsAtOnce.inAll, turnsAtOnce.perOrg)
 
   constructor(options: RunnerOptions) {
     this.#options = options
@@ -37,7 +41,7 @@ export class BulkRunner {
     if (!term) return
     for (const bulk of await store.live(this.#options.pool)) {
       if (this.#running.has(bulk.id)) continue
-      const work = this.#work(term, bulk).finally(() => this.#running.delete(bulk.id))
+      const work = inLane('work', () => this.#work(term, bulk)).finally(() => this.#running.delete(bulk.id))
       this.#running.set(bulk.id, work)
     }
   }
@@ -53,15 +57,20 @@ export class BulkRunner {
     try {
       const next = await store.open(pool, bulk.id, readAtOnce)
       const failed = (err: unknown) => log.debug({ err, bulk: bulk.id }, 'a desktop of a bulk plan is tried again')
-      await eachApart(next, { atOnce, failed }, (one) => this.#one(term, bulk, one))
-      if (next.length < readAtOnce && !term.signal.aborted)
+      let isRefused = false
+      await eachApart(next, { atOnce, failed }, async (one) => {
+        if (isRefused || term.signal.aborted) return
+        if (await this.#one(term, bulk, one)) isRefused = true
+      })
+      if (next.length < readAtOnce && !isRefused && !term.signal.aborted)
         await leadership.transaction((tx) => store.settle(tx, bulk.id))
     } catch (err) {
       if (!term.signal.aborted) log.warn({ err, bulk: bulk.id }, 'a bulk plan was interrupted; it goes on in a moment')
     }
   }
 
-  async #one(term: Term, bulk: BulkRow, { desktopId, operationId }: OpenDesktop): Promise<void> {
+  /** Whether the service refuses more for now, such as above the organisation's rate: the next look tries again. */
+  async #one(term: Term, bulk: BulkRow, { desktopId, operationId }: OpenDesktop): Promise<boolean> {
     try {
       const end =
         bulk.action === 'label'
@@ -70,16 +79,19 @@ export class BulkRunner {
       if (end) await this.#end(bulk, end)
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      // The next look tries again.
-      if (refusals[error.code].status === 503 || refusals[error.code].status === 429) return
+      if (refusals[error.code].status === 503 || refusals[error.code].status === 429) return true
       const status = error.code === 'wrong_state' || error.code === 'not_found' ? 'skipped' : 'failed'
       await this.#end(bulk, { desktopId, status, code: error.code, detail: error.detail })
     }
+    return false
   }
 
-  async #label({ orgId, labels }: BulkRow, desktopId: string): Promise<Chosen> {
-    await this.#options.desktops.change({ orgId }, desktopId, { labels: labels ?? {} })
-    return succeeded(desktopId)
+  /** The change and its note in the plan are one transaction. Refuses if the plan was cancelled. */
+  async #label({ id, orgId, labels }: BulkRow, desktopId: string): Promise<undefined> {
+    const note = async (tx: Db) => {
+      if (!(await store.ended(tx, id, succeeded(desktopId)))) throw cancelled()
+    }
+    await this.#inTurn(orgId, () => this.#options.desktops.change({ orgId }, desktopId, { labels: labels ?? {} }, note))
   }
 
   /** How the operation ended; undefined if this replica leads no more. */
@@ -90,7 +102,10 @@ export class BulkRunner {
     operationId: string | null,
   ): Promise<Chosen | undefined> {
     const { pool, engine } = this.#options
-    let operation = operationId === null ? await this.#begin(bulk, desktopId) : await operations.read(pool, operationId)
+    let operation =
+      operationId === null
+        ? await this.#inTurn(bulk.orgId, () => this.#begin(bulk, desktopId))
+        : await operations.read(pool, operationId)
     while (operation && !operations.isSettled(operation)) {
       operation = await engine.wait(operation, term.signal)
       if (term.signal.aborted) return undefined
@@ -108,13 +123,8 @@ export class BulkRunner {
       ...{ key: null, fingerprint: Buffer.alloc(0), requestId: newId() },
       ...{ expectedGeneration: null, discardMemory: false },
     }
-    const note = async (
-      tx: Parameters<typeof store.began>[0],
-      id: string,
-      details?: Record<string, unknown> | null,
-    ) => {
-      if (await store.began(tx, bulk.id, id, String(details?.operation_id))) return
-      throw new Refusal('superseded', 'the plan was cancelled')
+    const note = async (tx: Db, id: string, details?: Record<string, unknown> | null) => {
+      if (!(await store.began(tx, bulk.id, id, String(details?.operation_id)))) throw cancelled()
     }
     const { orgId, action } = bulk
     const { operation } = await desktops.request(
@@ -128,8 +138,16 @@ export class BulkRunner {
   }
 
   async #end(bulk: BulkRow, end: Chosen): Promise<void> {
-    await this.#options.leadership.transaction((tx) => store.ended(tx, bulk.id, end))
+    const { leadership } = this.#options
+    await this.#inTurn(bulk.orgId, () => leadership.transaction((tx) => store.ended(tx, bulk.id, end)))
+  }
+
+  #inTurn<T>(orgId: string, work: () => Promise<T>): Promise<T> {
+    return this.#turns.run(work, { share: orgId })
   }
 }
+
+/** It changes nothing of the desktop's row, which says that already. */
+const cancelled = () => new Refusal('superseded', 'the plan was cancelled')
 
 const succeeded = (desktopId: string): Chosen => ({ desktopId, status: 'succeeded', code: null, detail: null })

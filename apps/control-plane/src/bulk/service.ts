@@ -13,6 +13,7 @@ import {
 import type { z } from 'zod'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import type { LifecycleBudget } from '../desktops/lifecycle-budget.ts'
 import { readBack } from '../desktops/read-back.ts'
 import type { Replay } from '../desktops/service.ts'
 import * as desktops from '../desktops/store.ts'
@@ -25,14 +26,17 @@ export interface BulksOptions {
   pool: Pool
   leadership: Leadership
   longReads: LongReads
+  lifecycle: Pick<LifecycleBudget, 'take'>
   /** Called when there is something to begin. */
   wake(): void
 }
 
 export type Wish = z.output<typeof bulkBody>
 
-/** Plans of one organisation that may be in progress. */
-const mostLive = 10
+/** Plans of one organisation that may be in progress, and those that are kept: the newest, with a row for each desktop. */
+const most = { live: 10, kept: 200 }
+/** So many rows of a plan cost as much as a wake: both are kept for months. */
+const rowsPerToken = 100
 /** Responses with more desktops are streamed while they are read. */
 const atOnceMax = 1_000
 
@@ -67,7 +71,7 @@ export class Bulks {
     key: string | null,
     fingerprint: Buffer,
   ): Promise<{ id: string; replay: Replay }> {
-    const { leadership, pool, wake } = this.#options
+    const { leadership, pool, lifecycle, wake } = this.#options
     const id = newId()
     const find = async () => (await store.find(pool, caller.orgId, id)) && true
     const earlier = async () => {
@@ -79,18 +83,20 @@ export class Bulks {
     const known = await retryWhileUnavailable(earlier)
     if (known) return known
     const { rows } = await retryWhileUnavailable(() => this.#choose(caller, wish))
+    const over = lifecycle.take(caller.orgId, Math.ceil(rows.length / rowsPerToken))
+    if (over) throw over
     const bulk = {
       ...{ id, orgId: caller.orgId, action: wish.action, madeBy: caller.subject ?? 'unknown' },
       ...{ selector: wish.select ? selectorText(wish.select) : null, labels: wish.labels ?? null },
       ...{ key, fingerprint: key === null ? null : fingerprint },
     }
     const isMade = await readBack(pool, key, find, () =>
-      leadership.transaction((tx) => store.insert(tx, bulk, rows, mostLive)),
+      leadership.transaction((tx) => store.insert(tx, bulk, rows, most)),
     )
     if (!isMade) {
       return (
         (await retryWhileUnavailable(earlier)) ??
-        refuse('conflict', `the organisation has ${mostLive} bulk plans in progress; wait for one, or cancel one`)
+        refuse('conflict', `the organisation has ${most.live} bulk plans in progress; wait for one, or cancel one`)
       )
     }
     wake()
@@ -140,7 +146,7 @@ export class Bulks {
 
   async #choose({ orgId }: Customer, { action, select, ids }: Wish) {
     const { pool } = this.#options
-    const all = select
+    const all: desktops.SelectedRow[] = select
       ? await desktops.selectedBy(pool, orgId, select, bulkDesktopsMax + 1)
       : await desktops.findMany(pool, ids!)
     if (all.length > bulkDesktopsMax)

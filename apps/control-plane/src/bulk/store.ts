@@ -28,8 +28,18 @@ const columns = `id, org_id as "orgId", action, selector, labels, made_by as "ma
 
 export type NewBulk = Omit<BulkRow, 'createdAt' | 'cancelledAt' | 'settledAt'> & { key: string | null }
 
-/** Undefined if the organisation has used the key before, or has as many plans in progress as it may have. */
-export async function insert(db: Db, bulk: NewBulk, chosen: readonly Chosen[], most: number): Promise<boolean> {
+/**
+ * Stores a plan, and forgets the oldest of those that have settled. False if the organisation has used the key before, or has as
+ * many plans in progress as it may have.
+ */
+export async function insert(
+  db: Db,
+  bulk: NewBulk,
+  chosen: readonly Chosen[],
+  most: { live: number; kept: number },
+): Promise<boolean> {
+  // Two plans of one organisation are counted one after the other.
+  await db.query('select 1 from organisations where id = $1 for no key update', [bulk.orgId])
   const { rowCount } = await db.query(
     `insert into bulks (id, org_id, action, selector, labels, made_by, idempotency_key, fingerprint)
      select $1, $2, $3, $4, $5, $6, $7, $8
@@ -37,7 +47,7 @@ export async function insert(db: Db, bulk: NewBulk, chosen: readonly Chosen[], m
      on conflict do nothing`,
     [
       ...[bulk.id, bulk.orgId, bulk.action, bulk.selector, bulk.labels && JSON.stringify(bulk.labels)],
-      ...[bulk.madeBy, bulk.key, bulk.fingerprint, most],
+      ...[bulk.madeBy, bulk.key, bulk.fingerprint, most.live],
     ],
   )
   if (rowCount !== 1) return false
@@ -48,6 +58,11 @@ export async function insert(db: Db, bulk: NewBulk, chosen: readonly Chosen[], m
       ...[bulk.id, chosen.map(({ desktopId }) => desktopId), chosen.map(({ status }) => status)],
       ...[chosen.map(({ code }) => code), chosen.map(({ detail }) => detail)],
     ],
+  )
+  await db.query(
+    `delete from bulks where settled_at is not null and id in
+       (select id from bulks where org_id = $1 order by id desc offset $2)`,
+    [bulk.orgId, most.kept],
   )
   return true
 }
@@ -156,8 +171,12 @@ export const rowsQuery = (bulkId: string) => ({
   values: [bulkId],
 })
 
-/** Deletes plans that settled long ago; returns how many. */
+/** Deletes plans that settled long ago, a few at a time, since each may have thousands of rows; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {
-  const { rowCount } = await db.query(`delete from bulks where settled_at < now() - $1 * interval '1 day'`, [days])
+  const { rowCount } = await db.query(
+    `delete from bulks where id in
+       (select id from bulks where settled_at < now() - $1 * interval '1 day' order by id limit 10)`,
+    [days],
+  )
   return rowCount ?? 0
 }

@@ -20,7 +20,6 @@ export async function alreadyDone(
   const input = { from: state, hostId }
   const fingerprint = request.key === null ? null : request.fingerprint
   const made = { ...request, fingerprint, desktopId, orgId, kind, generation, generationId, turn, input }
-  await operations.insert(tx, made)
   const result = { desktop_state: state, generation, generation_id: generationId, host_id: hostId }
-  return operations.settleSucceeded(tx, request.id, result, {})
+  return operations.insertSucceeded(tx, made, result)
 }

@@ -169,7 +169,7 @@ export class Desktops {
       const over = this.#options.lifecycle.take(caller.orgId)
       if (over) return earlierOr(() => refuseWith(over))
       const wish = { plan, key, fingerprint, hasQuotas }
-      const done = await this.#make(caller, body, wish).catch(refusedBy('quota_exceeded'))
+      const done = await this.#make(caller, body, wish).catch(refusedBy('quota_exceeded', 'name_taken'))
       if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
       return done
     }
@@ -315,8 +315,13 @@ export class Desktops {
     return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
   }
 
-  /** Changes what the body names, all of it or nothing. */
-  async change(caller: Pick<Customer, 'orgId'>, id: string, body: ChangeDesktopBody): Promise<DesktopRow> {
+  /** Changes what the body names, all of it or nothing, and what `note` writes with it. */
+  async change(
+    caller: Pick<Customer, 'orgId'>,
+    id: string,
+    body: ChangeDesktopBody,
+    note?: (tx: Db) => Promise<void>,
+  ): Promise<DesktopRow> {
     requireReadable(body)
     const { leadership, labelRules } = this.#options
     const transact = (begin?: BeginCheck) =>
@@ -325,11 +330,15 @@ export class Desktops {
           store.lock(tx, caller.orgId, id),
           begin?.(tx) ?? Promise.resolve(undefined),
         ])
-        return change(tx, found ?? refuseNotFound(), body, check)
+        const changed = await change(tx, found ?? refuseNotFound(), body, check)
+        await note?.(tx)
+        return changed
       })
-    const attempt = () => (body.labels ? labelRules().change(caller.orgId, transact) : transact())
-    // A name that was taken in the same moment is found by the second attempt.
-    return attempt().catch((error: unknown) => (isNameTaken(error) ? attempt() : Promise.reject(error)))
+    const attempt = (): Promise<DesktopRow> =>
+      (body.labels ? labelRules().change(caller.orgId, transact) : transact())
+        // A name that was taken in the same moment is found by the next attempt.
+        .catch((error: unknown) => (isNameTaken(error) ? attempt() : Promise.reject(error)))
+    return attempt()
   }
 
   /** The operation as customers see it. */
@@ -493,11 +502,11 @@ const inputOf = (kind: RequestKind, { discardMemory, onHost, idle }: TransitionR
   ...(idle && { ifIdle: idle.condition }),
 })
 
-/** Turns a refusal with this code into a value. */
+/** Turns a refusal with one of these codes into a value. */
 const refusedBy =
-  (code: RefusalCode) =>
+  (...codes: RefusalCode[]) =>
   (error: unknown): Refused => {
-    if (error instanceof Refusal && error.code === code) return { made: false, refusal: error }
+    if (error instanceof Refusal && codes.includes(error.code)) return { made: false, refusal: error }
     throw error
   }
 

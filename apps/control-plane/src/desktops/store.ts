@@ -246,12 +246,15 @@ export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   return rows
 }
 
+/** What is read of each of thousands: their labels would not fit into memory. */
+export type SelectedRow = Pick<DesktopRow, 'id' | 'orgId' | 'state' | 'name' | 'failureCode'>
+
 /** The organisation's desktops whose labels match, but for destroyed ones. */
-export async function selectedBy(db: Db, orgId: string, selector: Selector, limit: number): Promise<DesktopRow[]> {
+export async function selectedBy(db: Db, orgId: string, selector: Selector, limit: number): Promise<SelectedRow[]> {
   const values: unknown[] = [orgId, limit]
   const isSelected = selected(selector, 'd.labels', (given) => `$${values.push(given)}`)
-  const { rows } = await db.query<DesktopRow>(
-    `select ${columns} from desktops d
+  const { rows } = await db.query<SelectedRow>(
+    `select id, org_id as "orgId", state, name, failure_code as "failureCode" from desktops d
      where d.org_id = $1 and d.state <> 'destroyed' and ${isSelected} order by d.id limit $2`,
     values,
   )

@@ -121,6 +121,21 @@ export async function insert(db: Db, op: NewOperation, begun = notBegun): Promis
   return rows[0]!
 }
 
+/** Stores an operation that had nothing to do. It is never in progress, so it stands beside one that is. */
+export async function insertSucceeded(db: Db, op: NewOperation, result: object): Promise<OperationRow> {
+  const { rows } = await db.query<OperationRow>(
+    `insert into operations (id, desktop_id, org_id, kind, generation, generation_id, turn, input, request_id,
+       idempotency_key, fingerprint, deadline_at, state, settled_at, result)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), 'succeeded', clock_timestamp(), $12)
+     returning ${columns}`,
+    [
+      ...[op.id, op.desktopId, op.orgId, op.kind, op.generation, op.generationId, op.turn, op.input, op.requestId],
+      ...[op.key, op.fingerprint, { ...result, duration_ms: 0 }],
+    ],
+  )
+  return rows[0]!
+}
+
 export async function find(db: Db, orgId: string, id: string): Promise<OperationRow | undefined> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-find',

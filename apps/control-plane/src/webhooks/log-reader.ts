@@ -1,6 +1,6 @@
 // From the log of events to deliveries, exactly once: the deliveries and the position behind their events are written in one
 // transaction of the leader. Sends nothing.
-import { matches, newId, parseSelector, type Selector } from '@dormouse/contract'
+import { matches, newId, parseSelector, type Selector, SelectorError } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type { Pool } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
@@ -105,7 +105,7 @@ interface Shared {
 /** Event by event, so that each of an organisation's webhooks gets the same ones, as long as its budget lasts. */
 function share(webhooks: store.WebhookRow[], events: EventRow[], budgets: Map<string, number>): Shared[] {
   const shared = webhooks.map((webhook): Shared => {
-    const selector = webhook.selector === null ? null : parseSelector(webhook.selector)
+    const selector = webhook.selector === null ? null : storedSelector(webhook.selector)
     return { webhook, selector, wanted: [], leftOut: 0 }
   })
   for (const event of events) {
@@ -119,6 +119,16 @@ function share(webhooks: store.WebhookRow[], events: EventRow[], budgets: Map<st
     if (!isLeftOut) budgets.set(event.orgId ?? '', left - takers.length)
   }
   return shared
+}
+
+/** One of a later release, which does not parse here, selects nothing: an error would stop the deliveries of everybody. */
+function storedSelector(text: string): Selector {
+  try {
+    return parseSelector(text)
+  } catch (error) {
+    if (error instanceof SelectorError) return [{ key: '', is: 'in', values: [] }]
+    throw error
+  }
 }
 
 /** Events that may be missing in the log. */

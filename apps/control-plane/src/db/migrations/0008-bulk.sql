@@ -19,6 +19,8 @@ create table bulks (
 );
 create unique index bulks_by_key on bulks (org_id, idempotency_key) where idempotency_key is not null;
 create index bulks_live on bulks (id) where settled_at is null;
+-- Of one organisation, the newest first: the oldest are forgotten.
+create index bulks_by_org on bulks (org_id, id);
 
 create table bulk_desktops (
   bulk_id uuid not null references bulks (id) on delete cascade,
