@@ -57,7 +57,7 @@ describe('a name', () => {
     const org = await stack.newOrg('polling')
     await create({ name: 'busy' }, { key: org.key })
     const { lifecycle } = stack.replica.parts
-    while (!lifecycle.take(org.id, 100)) continue
+    while (!lifecycle.take(org.id, 100));
     const answers: number[] = []
     for (let i = 0; i < 120; i++) answers.push((await create({ name: 'busy' }, { key: org.key })).status)
     expect(new Set(answers)).toEqual(new Set([409]))
@@ -127,6 +127,13 @@ describe('get_or_create', () => {
     const { json: keyed } = await create({}, { headers: { 'idempotency-key': 'names' } })
     const replay = await create(wish, { headers: { 'idempotency-key': 'names' } })
     expect([replay.status, replay.json.id, replay.headers['idempotency-replayed']]).toEqual([200, keyed.id, 'mismatch'])
+  })
+
+  test('is the same request if its labels come in another order', async () => {
+    const headers = { 'idempotency-key': 'ordered' }
+    await create({ labels: { a: '', b: '' } }, { headers })
+    const again = await create({ labels: { b: '', a: '' } }, { headers })
+    expect(again.headers['idempotency-replayed']).toBe('true')
   })
 
   test('needs a name', async () => {

@@ -431,3 +431,9 @@ test('the plan of many desktops is named, followed and cancelled by its id', asy
     `POST /v1/desktops/bulk/${operationId}/cancel? `,
   ])
 })
+
+test('a label’s value does not pass for another label', async () => {
+  const labels = { team: 'qa', note: 'x prod=yes "' }
+  const { dormouse } = await start(() => ({ body: { desktops: [desktop({ labels })] } }))
+  expect((await dormouse(['list'])).stdout).toContain(' team=qa note="x prod=yes \\"" ')
+})

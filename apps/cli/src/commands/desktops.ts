@@ -54,7 +54,7 @@ const labelOption = (what: string): Option =>
 
 const labelsText = (labels: DesktopJson['labels']): string =>
   Object.entries(labels)
-    .map(([key, value]) => `${key}=${value}`)
+    .map(([key, value]) => `${key}=${/[\s"]/.test(value) ? JSON.stringify(value) : value}`)
     .join(' ')
 
 /** Chooses desktops by their state. */

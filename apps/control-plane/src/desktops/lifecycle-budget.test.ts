@@ -1,6 +1,6 @@
 // Guarantee: a loop of creates and wakes is refused above its budget, with the time after which it may go on, and no other organisation is.
 import { expect, test } from 'vitest'
-import { LifecycleBudget } from './lifecycle-budget.ts'
+import { costOf, LifecycleBudget } from './lifecycle-budget.ts'
 
 test('a burst passes, then a steady number each second; what was not used is given back', () => {
   let now = 0
@@ -19,4 +19,9 @@ test('a burst passes, then a steady number each second; what was not used is giv
   now += 3_600_000_000
   budget.giveBack('a')
   expect([budget.take('a', 50_000), budget.take('a')?.code]).toEqual([undefined, 'rate_limited'])
+})
+
+test('labels cost what they take, so that long ones fill no disk faster', () => {
+  const long = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`key-${i}`, 'x'.repeat(255)]))
+  expect([costOf({}), costOf({ team: 'qa' }), costOf(long)]).toEqual([1, 1, 9])
 })

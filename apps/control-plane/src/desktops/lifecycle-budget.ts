@@ -1,12 +1,17 @@
 // Limits the creates, wakes and hibernations of an organisation: a burst, and a steady rate after it. Each request leaves rows
 // that are kept for months or forever. The leader counts in memory, since only it accepts requests. The next leader begins with
 // full budgets.
-import { Refusal } from '@dormouse/contract'
+import { type Labels, Refusal } from '@dormouse/contract'
 
 /** Enough to create, wake and hibernate ten thousand desktops at once, and for 400,000 requests a day after that. */
 const budget = { atOnce: 50_000, perSecond: 5 } as const
 /** Above this number of organisations, those with a full budget are forgotten. */
 const remembered = 10_000
+
+const labelsPerToken = 1_024
+
+/** What a request for a desktop with these labels costs: its record and its events keep them, too. */
+export const costOf = (labels: Labels): number => 1 + Math.floor(JSON.stringify(labels).length / labelsPerToken)
 
 interface Account {
   tokens: number
@@ -31,8 +36,8 @@ export class LifecycleBudget {
   }
 
   /** Returns what was taken but not used. */
-  giveBack(orgId: string): void {
-    this.#store(orgId, Math.min(budget.atOnce, this.#left(orgId) + 1))
+  giveBack(orgId: string, count = 1): void {
+    this.#store(orgId, Math.min(budget.atOnce, this.#left(orgId) + count))
   }
 
   #left(orgId: string): number {

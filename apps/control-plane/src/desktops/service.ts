@@ -35,7 +35,7 @@ import { isSuspended } from '../principals/store.ts'
 import { alreadyDone } from './already.ts'
 import { change, isNameTaken, nameTaken } from './changes.ts'
 import type { BeginCheck, LabelRules } from './label-rules.ts'
-import type { LifecycleBudget } from './lifecycle-budget.ts'
+import { costOf, type LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } from './line.ts'
 import { planOfNew, requireReadable } from './plans.ts'
 import type { Quota } from './quota.ts'
@@ -166,11 +166,12 @@ export class Desktops {
     if (plan instanceof Refusal) return earlierOr(() => refuseWith(plan))
     const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
     const makeWithinBudget = async (hasQuotas: boolean): Promise<Created | Refused> => {
-      const over = this.#options.lifecycle.take(caller.orgId)
+      const cost = costOf(body.labels ?? {})
+      const over = this.#options.lifecycle.take(caller.orgId, cost)
       if (over) return earlierOr(() => refuseWith(over))
       const wish = { plan, key, fingerprint, hasQuotas }
       const done = await this.#make(caller, body, wish).catch(refusedBy('quota_exceeded', 'name_taken'))
-      if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
+      if (!done.made) this.#options.lifecycle.giveBack(caller.orgId, cost)
       return done
     }
     const done = await this.#options.quota
@@ -415,6 +416,11 @@ export class Desktops {
     return this.#options.engine.wait(operation, gone)
   }
 
+  #spend({ orgId, labels }: DesktopRow): void {
+    const over = this.#options.lifecycle.take(orgId, costOf(labels))
+    if (over) throw over
+  }
+
   async #accept(
     tx: Tx,
     term: Term,
@@ -445,8 +451,7 @@ export class Desktops {
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
     await params.idle?.requireIdle(tx, desktop)
-    const over = isCounted(kind, params) ? this.#options.lifecycle.take(caller.orgId) : undefined
-    if (over) throw over
+    if (isCounted(kind, params)) this.#spend(desktop)
     const ahead = waitsBehind(kind, line, params.requestedBy)
     const generationId = kind === 'wake' && !ahead ? newId() : null
     const request = {

@@ -40,8 +40,14 @@ export function wakeWishOf(headers: IncomingHttpHeaders): WakeWish | undefined {
 /** Compares repeated requests. The order of fields does not matter, and null equals omitted. */
 export function fingerprint(params: Record<string, unknown>): Buffer {
   const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined)
-  return createHash('sha256').update(JSON.stringify(given.sort())).digest()
+  return createHash('sha256').update(JSON.stringify(given.sort(), inOrder)).digest()
 }
+
+/** Also in maps, such as labels: some languages write those in another order each time. */
+const inOrder = (_: string, value: unknown): unknown =>
+  value === null || typeof value !== 'object' || Array.isArray(value)
+    ? value
+    : Object.fromEntries(Object.entries(value).sort())
 
 /** Aborted when the client disconnects before its response. */
 export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
