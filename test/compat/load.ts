@@ -2,7 +2,9 @@
 // sends again if the refusal allows that; anything else is a failure.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Client, ConnectionError, createClient, DormouseError, type OperationJson } from '@dormouse/client'
+import { type Client, ConnectionError, createClient, DormouseError } from '@dormouse/client'
+import type { ChangeDesktopBody, DesktopJson, OperationJson } from '@dormouse/contract'
+import { plainFetch } from '../openapi.ts'
 
 const pauseMs = 50
 
@@ -23,7 +25,8 @@ export class Load {
   #next = 0
 
   constructor(urls: string[], apiKey: string) {
-    this.#clients = urls.map((baseUrl) => createClient({ baseUrl, apiKey, retries: 0 }))
+    // Answers are compared with the first document of a URL, and the releases behind it change.
+    this.#clients = urls.map((baseUrl) => createClient({ baseUrl, apiKey, retries: 0, fetch: plainFetch }))
   }
 
   async add(): Promise<void> {
@@ -37,6 +40,26 @@ export class Load {
         this.#failed ??= error
       }),
     )
+  }
+
+  /** Another desktop, which no customer uses. */
+  async desktop(): Promise<string> {
+    const made = await this.#ask((client, idempotencyKey) =>
+      client.createDesktop({ tier: 'small' }, { idempotencyKey }),
+    )
+    await this.sleepAfter(made.id, {})
+    return made.id
+  }
+
+  change(desktopId: string, body: ChangeDesktopBody): Promise<DesktopJson> {
+    return this.#ask((client) => client.changeDesktop(desktopId, body))
+  }
+
+  /** Wakes it in that way, and puts it to sleep again. Returns it as it is then, and what the wake has said. */
+  async sleepAfter(desktopId: string, wake: { discard_memory?: boolean }) {
+    const { result } = await this.#settle('wakeDesktop', desktopId, wake)
+    await this.#settle('hibernateDesktop', desktopId)
+    return { result, desktop: await this.#ask((client) => client.getDesktop(desktopId)) }
   }
 
   /** How many rounds each has ended. Throws what has failed. */
@@ -79,13 +102,18 @@ export class Load {
     return stdout
   }
 
-  async #settle(kind: 'wakeDesktop' | 'hibernateDesktop', desktopId: string): Promise<void> {
-    let operation = await this.#ask((client, idempotencyKey) => client[kind](desktopId, {}, { idempotencyKey }))
+  async #settle(
+    kind: 'wakeDesktop' | 'hibernateDesktop',
+    desktopId: string,
+    body: object = {},
+  ): Promise<OperationJson> {
+    let operation = await this.#ask((client, idempotencyKey) => client[kind](desktopId, body, { idempotencyKey }))
     while (!operation.settled_at) {
       await sleep(pauseMs)
       operation = await this.#ask((client): Promise<OperationJson> => client.getOperation(operation.id))
     }
     if (operation.state !== 'succeeded') throw new Error(`${kind} has failed: ${JSON.stringify(operation)}`)
+    return operation
   }
 
   async #ask<T>(call: (client: Client, idempotencyKey: string) => Promise<T>): Promise<T> {

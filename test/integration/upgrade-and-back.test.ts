@@ -41,14 +41,18 @@ test('replicas and hosts go to the next release, back, and forward again, twice,
     await waitFor('each customer to go on', () => load.rounds.every((rounds, at) => rounds > before[at]!))
   }
   await goesOn()
+  const resized = await load.desktop()
   for (const [from, to] of [
     [last, here],
     [here, next],
   ] as const) {
     await fleet.changeReplicas(to, goesOn)
+    if (from === last) await expectOtherTierOnly(load, resized)
     await fleet.changeReplicas(from, goesOn)
+    expect((await load.sleepAfter(resized, {})).result).toMatchObject({ resumed_from: 'memory' })
     await fleet.changeHosts(to, goesOn)
     await fleet.changeReplicas(to, goesOn)
+    if (from === last) await expectLarger(load, resized)
   }
   await fleet.changeHosts(here, goesOn)
   await load.stop()
@@ -71,6 +75,22 @@ const expected = [
   ...['ConnectionError', 'not_leader', 'stopping', 'database_unavailable'],
   ...['host_unreachable', 'exec_interrupted', 'guest_unavailable'],
 ]
+
+/** Its host is of the release before, which boots into another tier and leaves disks as they are. */
+async function expectOtherTierOnly(load: Load, id: string): Promise<void> {
+  await load.change(id, { tier: 'default', disk_gib: 3 })
+  const { result, desktop } = await load.sleepAfter(id, { discard_memory: true })
+  const shown = { tier: 'default', next_tier: null, disk_gib: 1, next_disk_gib: 3 }
+  expect([result, desktop]).toMatchObject([{ resumed_from: 'disk', ...shown }, shown])
+}
+
+/** Its host is of this release. */
+async function expectLarger(load: Load, id: string): Promise<void> {
+  const smaller = { disk_gib: 1, next_disk_gib: 3 }
+  expect((await load.sleepAfter(id, {})).result).toMatchObject({ resumed_from: 'memory', ...smaller })
+  const { desktop } = await load.sleepAfter(id, { discard_memory: true })
+  expect(desktop).toMatchObject({ tier: 'default', disk_gib: 3, next_disk_gib: null })
+}
 
 const migrationsOf = ({ folder }: Release) => readdirSync(join(folder, 'control-plane/migrations'))
 

@@ -312,7 +312,7 @@ test.runIf(long)(
       reason: expect.stringContaining('shutdown'),
     })
     const woken = await bench.awake(desktop.nextLife(), 'allow', 'require', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'disk', ready: true, path: 'boot' })
+    expect(woken).toMatchObject({ resumedFrom: 'disk', ready: true, path: 'boot' })
     expect(await bench.run(id, 'cat /root/note')).toBe('off')
     await desktop.leaveWitness(memoryMiB)
     await giveBackWhole(desktop)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { Telemetry } from '@dormouse/agent/telemetry/telemetry.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
-import { newId } from '@dormouse/contract'
+import { type Fence, newId } from '@dormouse/contract'
 import { createLog, type Span, type SpanStart, withSpan } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
@@ -80,7 +80,7 @@ for (const how of ['dies', 'fails'] as const) {
         await expect(wake()).rejects.toThrow()
         bench.failpoints.set(name, undefined)
       }
-      expect(await bench.asleep(fence)).toEqual({ state: 'hibernated', memoryLost: false })
+      expect(await bench.asleep(fence)).toMatchObject({ state: 'hibernated', memoryLost: false })
       expect(await stage.domains(bench)).toEqual([])
       expect(images(id)).toHaveLength(1)
       await desktop.wake()
@@ -95,6 +95,34 @@ for (const how of ['dies', 'fails'] as const) {
   )
 }
 
+// Guarantee: a boot that was to have a larger disk and fails costs nothing: the memory that was saved before goes on with that disk.
+test('a disk grows for a boot, and its guest sees that; a memory that was saved with the smaller one can still be used', async () => {
+  const desktop = await desktops.take()
+  const { id } = desktop
+  const larger = { ...guestSpec, memoryMiB: 320 }
+  const boot = (fence: Fence) =>
+    bench.ask('desktop.ensureAwake', {
+      ...{ fence, spec: larger, nextDiskGiB: 3 },
+      source: { memory: 'discard', disk: 'require' },
+    })
+  await bench.hibernated(desktop.nextTurn())
+  const failed = desktop.nextLife()
+  bench.failpoints.set('wake.after-grow', 'throw')
+  await expect(boot(failed)).rejects.toThrow()
+  bench.failpoints.set('wake.after-grow', undefined)
+  expect(await bench.asleep(failed)).toMatchObject({ state: 'hibernated', size: { memoryMiB: 256, diskGiB: 3 } })
+  await desktop.wake()
+  await desktop.expectKept()
+  await bench.hibernated(desktop.nextTurn())
+  await stage.checkDisk(bench, id)
+  expect(await boot(desktop.nextLife())).toMatchObject({ path: 'boot', size: { memoryMiB: 320, diskGiB: 3 } })
+  expect(await bench.run(id, 'cat /sys/block/vda/size; cat /root/note')).toBe(`${(3 * 1024 ** 3) / 512}\nkept`)
+  const mibOf = async (command: string) => Number(await bench.run(id, command))
+  await expect.poll(() => mibOf("df -m / | awk 'END { print $2 }'"), { timeout: 60_000 }).toBeGreaterThan(2_500)
+  expect(await mibOf("awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo")).toBeGreaterThan(256)
+  await bench.destroyed(desktop.nextTurn())
+})
+
 test('a truncated image fails the wake with a text for the customer; nothing is deleted, and the disk can be booted on request', async () => {
   const desktop = await desktops.take()
   const { id } = desktop
@@ -106,11 +134,11 @@ test('a truncated image fails the wake with a text for the customer; nothing is 
     code: 'memory_image_damaged',
     detail: expect.stringContaining('discard_memory'),
   })
-  expect(await bench.asleep(failed)).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(await bench.asleep(failed)).toMatchObject({ state: 'hibernated', memoryLost: false })
   expect(images(id)).toEqual([image])
   expect(await stage.domains(bench)).toEqual([])
   const woken = await bench.awake(desktop.nextLife(), 'discard', 'require', guestSpec)
-  expect(woken).toEqual({ resumedFrom: 'disk', ready: true, path: 'boot' })
+  expect(woken).toMatchObject({ resumedFrom: 'disk', ready: true, path: 'boot' })
   expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   const { generation, turn } = desktop.fence
   const orders = [{ desktopId: id, seen: { generation, turn }, order: 'stop' as const }]
@@ -118,7 +146,7 @@ test('a truncated image fails the wake with a text for the customer; nothing is 
   await stage.checkDisk(bench, id)
   await bench.destroyed(desktop.nextTurn())
   expect(await stage.domains(bench)).toEqual([])
-  expect(await bench.ask('host.inventory', { known: [] })).toEqual({ items: [] })
+  expect(await bench.ask('host.inventory', { known: [] })).toMatchObject({ items: [] })
 })
 
 /** The mini image under that name, with a command that says when it is ready. */
@@ -144,11 +172,11 @@ test.runIf(long)(
     }
     const [late, never] = [newId(), newId()]
     const began = performance.now()
-    expect(await wake(late, 1, 'late')).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+    expect(await wake(late, 1, 'late')).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
     const tookMs = performance.now() - began
     expect(await stack.run(late, 'wc -l </run/tries')).toBe('4')
     await stack.hibernated(fenceOf(late, 1, 2))
-    expect(await wake(late, 2, 'late')).toEqual({ resumedFrom: 'memory', ready: true, path: 'restore' })
+    expect(await wake(late, 2, 'late')).toMatchObject({ resumedFrom: 'memory', ready: true, path: 'restore' })
     expect(await stack.run(late, 'wc -l </run/tries')).toBe('4')
     await stack.destroyed(fenceOf(late, 2, 4))
     expect(await wake(never, 1, 'never', Math.round(3 * tookMs))).toMatchObject({ path: 'boot', ready: false })

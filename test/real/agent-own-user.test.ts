@@ -92,11 +92,11 @@ async function expectSleeps(kept: Kept, id: string): Promise<void> {
   const { bootId, memoryHash } = await leaveWitness(kept.agent, id, 8)
   await sleep(kept, id, 2)
   expect(ofQemu(kept, id, 'oom_score_adj').trim()).toBe('900')
-  expect(await wake(kept, id, 3)).toEqual({ resumedFrom: 'memory', ready: true, path: 'warm' })
+  expect(await wake(kept, id, 3)).toMatchObject({ resumedFrom: 'memory', ready: true, path: 'warm' })
   expect(ofQemu(kept, id, 'oom_score_adj').trim()).toBe('0')
   await sleep(kept, id, 4)
   await kept.agent.ask('host.dropWarmCopies', {})
-  expect(await wake(kept, id, 5)).toEqual({ resumedFrom: 'memory', ready: true, path: 'restore' })
+  expect(await wake(kept, id, 5)).toMatchObject({ resumedFrom: 'memory', ready: true, path: 'restore' })
   expect(await lookAt(kept.agent, id)).toMatchObject({ bootId, memoryHash })
   await sleep(kept, id, 6)
 }
@@ -108,7 +108,7 @@ test.each(['off', 'on'] as const)(
     const { agent, folder } = kept
     expect(readFileSync(`/proc/${agent.pid}/status`, 'utf8')).toMatch(/^CapEff:\t0{12}1003$/m)
     const booted = newId()
-    expect(await wake(kept, booted, 1)).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+    expect(await wake(kept, booted, 1)).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
     const id = await fromTemplate(kept)
     expect(/\/templates\/.*\/memory\b/.test(ofQemu(kept, id, 'maps'))).toBe(share === 'on')
     for (const each of [booted, id]) {

@@ -32,7 +32,7 @@ const templatesDir = () => join(bench.folder, 'templates')
 
 async function begin(path: WakePath, id = newId()): Promise<string> {
   const woken = await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-  expect(woken).toEqual({ resumedFrom: 'image', ready: true, path })
+  expect(woken).toMatchObject({ resumedFrom: 'image', ready: true, path })
   return id
 }
 

@@ -38,7 +38,7 @@ const templatesDir = () => join(bench.folder, 'templates')
 const templateDomains = async () => (await stage.domains(bench)).filter((name) => name.includes('-template-'))
 
 async function expectPath(path: WakePath, id = newId(), of: DesktopSpec = guestSpec): Promise<string> {
-  expect(await begin(id, of)).toEqual({ resumedFrom: 'image', ready: true, path })
+  expect(await begin(id, of)).toMatchObject({ resumedFrom: 'image', ready: true, path })
   return id
 }
 

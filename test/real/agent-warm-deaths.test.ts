@@ -44,13 +44,13 @@ const untilDone = <T>(work: () => Promise<T>) => until(() => work().catch(() => 
 /** The guest goes on by that path, or its memory is lost: then the wake says so, and it boots from its disk. */
 async function expectWakes(fence: Fence, after: WakePath | 'lost'): Promise<void> {
   if (after !== 'lost') {
-    expect(await untilDone(() => wake(fence))).toEqual({ resumedFrom: 'memory', ready: true, path: after })
+    expect(await untilDone(() => wake(fence))).toMatchObject({ resumedFrom: 'memory', ready: true, path: after })
     await desktop.expectKept()
   } else {
     const refusal = () => wake(fence).then(String, ({ code }) => /^memory_/.test(code))
     expect(await until(refusal)).toBe(true)
     const woken = await bench.awake(desktop.nextLife(), 'discard', 'require', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'disk', ready: true, path: 'boot' })
+    expect(woken).toMatchObject({ resumedFrom: 'disk', ready: true, path: 'boot' })
     expect(await bench.run(desktop.id, 'cat /root/note')).toBe('kept')
     await desktop.leaveWitness(16)
   }

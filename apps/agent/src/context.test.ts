@@ -86,7 +86,7 @@ test('commands cross the link, refusals with their code, and a running desktop i
   const agent = await on.agent()
   await until(() => on.plane.linked && agent.welcomed())
   const id = newId()
-  expect(await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })).toEqual({
+  expect(await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })).toMatchObject({
     resumedFrom: 'image',
     ready: true,
     path: 'boot',

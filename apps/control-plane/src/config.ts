@@ -133,6 +133,11 @@ const settings = z.object({
   tierSmallShares: tierShares('small', 1),
   tierDefaultShares: tierShares('default', 2),
   tierLargeShares: tierShares('large', 4),
+  maxDiskGiB: whole(
+    'DORMOUSE_MAX_DISK_GIB',
+    1_024,
+    'GiB to which a desktop’s disk can grow; disks of tiers may be larger',
+  ),
   wakeDeadlineMs: ms('DORMOUSE_WAKE_DEADLINE_SECS', 180, 'how long a wake may take; progress extends it'),
   hibernateDeadlineMs: ms(
     'DORMOUSE_HIBERNATE_DEADLINE_SECS',

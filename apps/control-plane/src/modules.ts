@@ -277,6 +277,7 @@ function openDesktops(
     longReads,
     failpoints,
     tiers: { small: tierSmall, default: tierDefault, large: tierLarge },
+    maxDiskGiB: config.maxDiskGiB,
     offers,
     defaultIdleTimeoutSecs,
     deadlineMs: {

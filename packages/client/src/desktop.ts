@@ -73,6 +73,10 @@ export interface ChangeOptions extends CallOptions {
   schedule?: Schedule | null
   /** The classes of calls that wake it when it is asleep; `[]` for none. */
   wakeOn?: UseClass[]
+  /** Its processors and memory from its next boot on. */
+  tier?: DesktopJson['tier']
+  /** The size of its disk from its next boot on, in GiB; it only grows. */
+  diskGib?: number
 }
 
 export interface LockOptions extends CallOptions {
@@ -92,7 +96,7 @@ const createNames: NamesOf<CreateOptions> = {
 }
 const changeNames: NamesOf<ChangeOptions> = {
   ...{ ...callNames, idleTimeoutSecs: true, idlePolicy: true, name: true, labels: true },
-  ...{ destroyAfterSecs: true, schedule: true, wakeOn: true },
+  ...{ destroyAfterSecs: true, schedule: true, wakeOn: true, tier: true, diskGib: true },
 }
 const metricsNames: NamesOf<MetricsQuery & CallOptions> = { ...callNames, start: true, end: true, step: true }
 const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
@@ -193,8 +197,21 @@ export class Desktop extends ScreenHelpers {
   get orgId() {
     return this.#seen.org_id
   }
+  /** What it has now. */
   get tier() {
     return this.#seen.tier
+  }
+  /** The tier of its next boot; null if that is the same. */
+  get nextTier() {
+    return this.#seen.next_tier
+  }
+  /** The size of its disk, in GiB. */
+  get diskGib() {
+    return this.#seen.disk_gib
+  }
+  /** The size of its disk from its next boot on; null if that is the same. */
+  get nextDiskGib() {
+    return this.#seen.next_disk_gib
   }
   /** As last read; `refresh()` reads it again. */
   get state() {
@@ -316,7 +333,8 @@ export class Desktop extends ScreenHelpers {
   /** Changes what is given. Idle time counts from a change of its timeout or policy on. */
   async change(options: ChangeOptions): Promise<this> {
     refuseUnknown('change', options, changeNames)
-    const { idleTimeoutSecs, idlePolicy, name, labels, destroyAfterSecs, schedule, wakeOn, ...call } = options
+    const { idleTimeoutSecs, idlePolicy, name, labels, destroyAfterSecs, schedule, wakeOn, tier, diskGib, ...call } =
+      options
     const body = {
       idle_timeout_secs: idleTimeoutSecs,
       idle_policy: idlePolicy,
@@ -325,6 +343,8 @@ export class Desktop extends ScreenHelpers {
       destroy_after_secs: destroyAfterSecs,
       schedule: scheduleBodyOf(schedule),
       wake_on: wakeOn,
+      tier,
+      disk_gib: diskGib,
     }
     this.#seen = await this.#client.changeDesktop(this.id, body, call)
     return this
@@ -406,6 +426,8 @@ export class Desktop extends ScreenHelpers {
       generation: result.generation,
       current_generation_id: result.generation_id,
       host_id: result.host_id,
+      ...(result.tier && { tier: result.tier, next_tier: result.next_tier ?? null }),
+      ...(result.disk_gib && { disk_gib: result.disk_gib, next_disk_gib: result.next_disk_gib ?? null }),
       updated_at: settled_at ?? this.#seen.updated_at,
     }
   }

@@ -37,6 +37,10 @@ export const desktopSpec = z.object({
 })
 export type DesktopSpec = z.infer<typeof desktopSpec>
 
+/** The size that a desktop has on its host: a saved memory keeps its own. An agent of release 0.1 does not report it. */
+export const desktopSize = desktopSpec.pick({ vcpus: true, memoryMiB: true, diskGiB: true })
+export type DesktopSize = z.infer<typeof desktopSize>
+
 /**
  * What a wake may start from.
  * `memory: require` fails if no whole saved memory is found; `allow` uses one if there is one; `discard` gives it up.
@@ -152,12 +156,19 @@ export const commands = {
   },
   /** The desktop runs in this generation, its guest answers, and its clock is right. */
   'desktop.ensureAwake': {
-    payload: fenced.extend({ spec: desktopSpec, source: wakeSource, image }),
+    payload: fenced.extend({
+      spec: desktopSpec,
+      source: wakeSource,
+      image,
+      /** The size that the disk gets before the desktop boots. An agent of release 0.1 ignores it. */
+      nextDiskGiB: desktopSpec.shape.diskGiB.optional(),
+    }),
     result: z.object({
       resumedFrom,
       /** Whether what its image calls ready has come true. */
       ready: z.boolean(),
       path: wakePath.optional(),
+      size: desktopSize.optional(),
     }),
   },
   /** Memory and disk are saved, as they belong together, and nothing runs. */
@@ -172,7 +183,11 @@ export const commands = {
    */
   'desktop.ensureAsleep': {
     payload: fenced,
-    result: z.object({ state: z.enum(['absent', 'stopped', 'hibernated']), memoryLost: z.boolean() }),
+    result: z.object({
+      state: z.enum(['absent', 'stopped', 'hibernated']),
+      memoryLost: z.boolean(),
+      size: desktopSize.optional(),
+    }),
   },
   /** Nothing of the desktop is left on the host; the journal remembers that it was destroyed. */
   'desktop.ensureDestroyed': { payload: fenced, result: z.object({}) },

@@ -36,11 +36,16 @@ export const flag = z.enum(['true', 'false'], 'must be `true` or `false`').meta(
 /** RFC 3339, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 }).describe('RFC 3339, UTC, with milliseconds')
 
+const diskGib = z.int().min(1)
+
 export const desktopJson = z
   .object({
     id: id.describe('Desktop identifier'),
     org_id: id.describe('Owning organisation'),
-    tier,
+    tier: tier.describe('What it has; a change of a desktop that has been woken waits in `next_tier`'),
+    disk_gib: diskGib.describe('Size of its disk'),
+    next_tier: tier.nullable().describe('The tier of its next boot (a wake from memory is none); null: the same'),
+    next_disk_gib: diskGib.nullable().describe('The size of its disk from its next boot on; null: the same'),
     state: desktopState.describe('Lifecycle state'),
     image_version: z.string().describe('Image version of the desktop'),
     resolved_image_version: z
@@ -80,6 +85,9 @@ export const desktopJson = z
         id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
         org_id: '01980f3e-0000-7000-8000-5e6a7b80c1d2',
         tier: 'small',
+        disk_gib: 10,
+        next_tier: null,
+        next_disk_gib: null,
         state: 'awake',
         image_version: 'mini',
         resolved_image_version: 'mini@3f0c5a',
@@ -158,6 +166,8 @@ export const changeDesktopBody = z
     schedule: scheduleBody
       .nullish()
       .describe('When it wakes and hibernates by itself; what is not named stays, and `null` removes'),
+    tier: tier.optional().describe('Its processors and memory from its next boot on; its disk stays'),
+    disk_gib: diskGib.optional().describe('The size of its disk from its next boot on; a disk only grows'),
   })
   .meta({
     id: 'ChangeDesktopBody',
@@ -167,6 +177,7 @@ export const changeDesktopBody = z
       { labels: { team: 'qa', run: null } },
       { destroy_after_secs: 86_400 },
       { schedule: { hibernate: { cron: '0 18 * * 1-5', time_zone: 'Europe/Berlin' } } },
+      { tier: 'large', disk_gib: 40 },
     ],
   })
 export type ChangeDesktopBody = z.infer<typeof changeDesktopBody>

@@ -93,6 +93,14 @@ export const operationRefusals = {
     what: 'the disk of the desktop’s host is full',
     next: 'retry later',
   },
+  disk_not_grown: {
+    status: 409,
+    from: 'host',
+    fault: 'host',
+    internalOnly: true,
+    what: 'the desktop’s disk could not be made larger, so it was not booted',
+    next: retry,
+  },
   guest_silent: {
     status: 409,
     from: 'host',

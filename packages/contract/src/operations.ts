@@ -1,6 +1,6 @@
 // An operation: the pollable record of a lifecycle transition, and the bodies that request one.
 import { z } from 'zod'
-import { desktopState, time } from './desktops.ts'
+import { desktopState, tier, time } from './desktops.ts'
 import { id } from './ids.ts'
 import { refusalCode } from './refusals.ts'
 
@@ -51,6 +51,13 @@ export const operationResult = z
       .describe(
         'Of a wake: `false` if the image defines a readiness check (such as a session on its screen) that did not pass in time. The desktop is awake all the same. Absent where its host does not report it',
       ),
+    tier: tier.optional().describe('Of a wake while another tier waited: the tier that the desktop has now'),
+    next_tier: tier
+      .nullable()
+      .optional()
+      .describe('With `tier`: what still waits, as this wake used a saved memory; `discard_memory` boots into it'),
+    disk_gib: z.int().optional().describe('The same of its disk: the size that it has now'),
+    next_disk_gib: z.int().nullable().optional().describe('With `disk_gib`: the size that still waits for a boot'),
     cleanup: z
       .enum(['done', 'deferred'])
       .optional()

@@ -31,8 +31,8 @@ export const edits: readonly Edit[] = [
   },
   {
     file: 'packages/contract/src/commands.ts',
-    find: `payload: fenced.extend({ spec: desktopSpec, source: wakeSource, image }),`,
-    put: `payload: fenced.extend({ spec: desktopSpec, source: wakeSource, image, pace: z.enum(['brisk']).optional() }),`,
+    find: `nextDiskGiB: desktopSpec.shape.diskGiB.optional(),`,
+    put: `nextDiskGiB: desktopSpec.shape.diskGiB.optional(), pace: z.enum(['brisk']).optional(),`,
   },
   {
     file: 'apps/control-plane/src/desktops/operations/wake.ts',

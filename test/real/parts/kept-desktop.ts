@@ -20,7 +20,7 @@ export class KeptDesktop {
   static async boot(bench: Bench<LibvirtDriver>, memoryMiB: number): Promise<KeptDesktop> {
     const desktop = new KeptDesktop(bench)
     const woken = await bench.awake(desktop.nextLife(), 'allow', 'make', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+    expect(woken).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
     await desktop.leaveWitness(memoryMiB)
     return desktop
   }
@@ -54,7 +54,7 @@ export class KeptDesktop {
   /** Wakes from saved memory, as a new generation. */
   async wake(path: WakePath = 'restore'): Promise<void> {
     const woken = await this.bench.awake(this.nextLife(), 'require', 'require', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'memory', ready: true, path })
+    expect(woken).toMatchObject({ resumedFrom: 'memory', ready: true, path })
   }
 
   /** Its memory and its boot are those from before, and the counter has gone on. */

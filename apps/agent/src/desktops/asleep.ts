@@ -4,6 +4,7 @@ import { type CommandResult, Refusal } from '@dormouse/contract'
 import { emptyUnidentified } from './first-wake.ts'
 import { alreadySaved, type SaveDeps, save } from './hibernate.ts'
 import { holdsMemory, lookAtRest, neverRan, type Situation } from './situation.ts'
+import { diskGiBOf } from './sizes.ts'
 import type { Turn } from './turns.ts'
 
 export type AsleepDeps = SaveDeps
@@ -18,7 +19,21 @@ export async function asleep(deps: AsleepDeps, turn: Turn): Promise<Result> {
   const hasRun = holdsMemory(now) && !neverRan(now)
   const result = hasRun ? await saveOrStop(deps, turn, now) : await keepSaved(deps, turn, now)
   await turn.note({ running: false })
-  return result
+  return { ...result, ...(await sizeAsleep(deps, turn, result)) }
+}
+
+/** Its saved memory has the size that its guest had. Absent if that is unknown, which prevents no undo. */
+async function sizeAsleep({ driver, memory, log }: AsleepDeps, turn: Turn, { state }: Result) {
+  const { desktopId } = turn.fence
+  const guest = state === 'hibernated' ? memory.list(desktopId)[0]?.manifest.guest : turn.entry().spec
+  if (state === 'absent' || !guest) return {}
+  try {
+    const { vcpus, memoryMiB } = guest
+    return { size: { vcpus, memoryMiB, diskGiB: await diskGiBOf({ driver }, turn) } }
+  } catch (err) {
+    log.warn({ err, desktopId }, 'the size of a disk could not be read')
+    return {}
+  }
 }
 
 /** No guest has run, or none runs any more. */

@@ -103,7 +103,7 @@ export async function save(deps: SaveDeps, turn: Turn, now: Situation, { warm = 
   const memoryMiB = spec?.memoryMiB ?? 0
   const saving = async () => {
     const savedBy = await deps.driver.savedBy(fence.desktopId)
-    const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)
+    const image = await deps.memory.intend(fence, savedBy, spec)
     await deps.failpoints.hit('hibernate.before-save')
     turn.signal.throwIfAborted()
     const kept = await write(deps, turn, image, warm && deps.warm.mayKeep(memoryMiB))

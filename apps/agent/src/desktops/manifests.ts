@@ -1,7 +1,7 @@
 // The manifest beside each memory image: what it belongs to, and whether it may still be restored. What changes later is in
 // fields of a fixed length within the file's first sector. So a change is one write in place, whole or not at all.
 import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
-import { id } from '@dormouse/contract'
+import { desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
 import { syncData, unlessMissing } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
@@ -15,6 +15,8 @@ export const manifestSchema = z.object({
   turn: z.int().min(0),
   operationId: id,
   imageVersion: z.string().nullable(),
+  /** What its guest had; absent from a manifest of an earlier release. */
+  guest: desktopSpec.pick({ vcpus: true, memoryMiB: true }).optional(),
   hypervisor: z.string(),
   emulator: z.string(),
   cpuModel: z.string(),

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { partialMagic, wholeMagic } from '../driver/saved-file.ts'
-import { fenceOf } from '../testing/bench.ts'
+import { fenceOf, spec } from '../testing/bench.ts'
 import { MemoryImages } from './memory-images.ts'
 
 test('of two saves at once, where there is room for one, the other is refused, and has the room when the first is done', async () => {
@@ -54,7 +54,7 @@ async function savedMemory() {
   const folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-memory-'))
   const [installationId, id] = [newId(), newId()]
   const memory = new MemoryImages(folder.path, installationId)
-  const image = await memory.intend(fenceOf(id, 1, 2), savedBy, 'mini')
+  const image = await memory.intend(fenceOf(id, 1, 2), savedBy, spec)
   writeFileSync(image.path, wholeMagic.padEnd(200))
   return { memory, image, id, [Symbol.dispose]: () => folder.remove() }
 }
@@ -91,7 +91,7 @@ test('what changes an image from outside is noticed: its size, its header, its m
   expect(seen()).toEqual([])
   await memory.removeAll(id)
   expect(seen()).toEqual([])
-  await memory.intend(fenceOf(id, 1, 4), savedBy, 'mini')
+  await memory.intend(fenceOf(id, 1, 4), savedBy, spec)
   expect(seen()).toEqual([['intended', null, '']])
 })
 

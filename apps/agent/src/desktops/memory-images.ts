@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream, readFileSync, statfsSync, statSync } from 'node:fs'
 import { readdir, rename, rm, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type DesktopId, type Fence, isId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, type Fence, isId, refuse } from '@dormouse/contract'
 import { Semaphore } from '@dormouse/process'
 import type { SavedBy } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
@@ -63,12 +63,14 @@ export class MemoryImages {
   }
 
   /** Records that an image is about to be written, and where. A power cut may undo it: it ends the save, too. */
-  async intend(fence: Fence, by: SavedBy, imageVersion: string | null): Promise<MemoryImage> {
+  async intend(fence: Fence, by: SavedBy, spec: DesktopSpec | null): Promise<MemoryImage> {
     privateFolder(join(this.#folder, fence.desktopId))
     const { desktopId, generation, turn, operationId } = fence
     const files = this.#filesOf(desktopId, `${generation}-${turn}-${operationId}`)
-    const of = { installationId: this.#installationId, desktopId, generation, turn, operationId, imageVersion }
-    const manifest: Manifest = { state: 'intended', ...of, ...by, bytes: null, sha256: null }
+    const of = { installationId: this.#installationId, desktopId, generation, turn, operationId }
+    const { imageVersion = null, vcpus, memoryMiB } = spec ?? {}
+    const guest = vcpus && memoryMiB ? { guest: { vcpus, memoryMiB } } : {}
+    const manifest: Manifest = { state: 'intended', ...of, imageVersion, ...guest, ...by, bytes: null, sha256: null }
     createManifest(files.manifestPath, manifest)
     this.#folders.namesChanged(desktopId)
     return { ...files, manifest, bytes: null, magic: '' }

@@ -28,10 +28,10 @@ test('a boot is awake once its command has succeeded, however late, and the comm
   const woken = bench.awake(fenceOf(id, 1, 1))
   await until(() => tries() > 2)
   await comesUp()
-  expect(await woken).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+  expect(await woken).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
   const asked = tries()
   await bench.hibernated(fenceOf(id, 1, 2))
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({
     resumedFrom: 'memory',
     ready: true,
     path: 'restore',
@@ -40,10 +40,10 @@ test('a boot is awake once its command has succeeded, however late, and the comm
 })
 
 test('one that never succeeds ends the wait in time for the wake to succeed, and that is said', async () => {
-  expect(await bench.awake(fenceOf(id, 1, 1, soon))).toEqual({ resumedFrom: 'image', ready: false, path: 'boot' })
+  expect(await bench.awake(fenceOf(id, 1, 1, soon))).toMatchObject({ resumedFrom: 'image', ready: false, path: 'boot' })
   await bench.hibernated(fenceOf(id, 1, 2))
   const asked = tries()
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({
     resumedFrom: 'memory',
     ready: false,
     path: 'restore',
@@ -51,7 +51,7 @@ test('one that never succeeds ends the wait in time for the wake to succeed, and
   expect(tries() - asked, 'a memory is asked once').toBe(1)
   await bench.hibernated(fenceOf(id, 2, 4))
   bench.driver.faults.readiness = { command: 'true', tryTimeoutSecs: 1 }
-  expect(await bench.awake(fenceOf(id, 3, 5), 'require', 'require')).toEqual({
+  expect(await bench.awake(fenceOf(id, 3, 5), 'require', 'require')).toMatchObject({
     resumedFrom: 'memory',
     ready: true,
     path: 'restore',
@@ -63,7 +63,7 @@ test('each boot is asked anew', async () => {
   await bench.awake(fenceOf(id, 1, 1))
   bench.driver.die(id, 'finished')
   bench.driver.faults.readiness = { command: 'false', tryTimeoutSecs: 1 }
-  expect(await bench.awake(fenceOf(id, 2, 2, soon), 'allow', 'require')).toEqual({
+  expect(await bench.awake(fenceOf(id, 2, 2, soon), 'allow', 'require')).toMatchObject({
     resumedFrom: 'disk',
     ready: false,
     path: 'boot',
@@ -76,7 +76,7 @@ test('a try that hangs is given up, and another is made', async () => {
   await until(() => tries() > 1)
   await comesUp()
   goOn()
-  expect(await woken).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+  expect(await woken).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
 })
 
 test('an agent that died while it waited goes on waiting', async () => {
@@ -87,7 +87,7 @@ test('an agent that died while it waited goes on waiting', async () => {
   const woken = bench.awake(fenceOf(id, 1, 1))
   await until(() => tries() > 0)
   await comesUp()
-  expect(await woken).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+  expect(await woken).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
 })
 
 test('a desktop whose process ends while it is waited for is not awake', async () => {

@@ -18,7 +18,10 @@ test('a destroy and an undo are obeyed where nothing can be written any more; ne
   await expect(bench.hibernated(fenceOf(awake, 1, 2))).rejects.toMatchObject(full)
   expect(bench.parts.space.problem).toBeNull()
   await bench.destroyed(fenceOf(awake, 1, 2, { epoch: 2 }))
-  expect(await bench.asleep(fenceOf(undone, 1, 1, { epoch: 2 }))).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(await bench.asleep(fenceOf(undone, 1, 1, { epoch: 2 }))).toMatchObject({
+    state: 'hibernated',
+    memoryLost: false,
+  })
   expect(bench.parts.space.problem).toMatch(/state folder is full; destroy/)
   bench.failpoints.set('journal.before-write', undefined)
   await bench.crash()

@@ -29,7 +29,7 @@ test('after the first boot of an image desktops begin with its template, each wi
   const ids = [newId(), newId(), newId()]
   for (const id of ids) {
     const woken = await bench.awake(fenceOf(id, 1, 1))
-    expect(woken).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
+    expect(woken).toMatchObject({ resumedFrom: 'image', ready: true, path: 'template' })
     await until(() => isFurnished(bench, id))
     expect(await memoryOf(bench, id)).toEqual([])
   }
@@ -152,7 +152,7 @@ test.each(steps)('a first wake that is undone after %s leaves a desktop that was
   await made(bench)
   const id = newId()
   await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
-  expect(await bench.asleep(fenceOf(id, 1, 1))).toEqual({ state: 'stopped', memoryLost: false })
+  expect(await bench.asleep(fenceOf(id, 1, 1))).toMatchObject({ state: 'stopped', memoryLost: false })
   expect(await bench.driver.domain(id)).toBeUndefined()
   expect(await memoryOf(bench, id)).toEqual([])
   expect(await bench.awake(fenceOf(id, 2, 2), 'allow', 'require')).toMatchObject({
@@ -189,7 +189,7 @@ test('a first wake cut off when it was done goes on', async () => {
   await made(bench)
   const id = newId()
   await bench.crashAt('first-wake.after-done', () => path(bench, id))
-  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
+  expect(await bench.awake(fenceOf(id, 1, 1))).toMatchObject({ resumedFrom: 'image', ready: true, path: 'template' })
 })
 
 test.each(['copyTemplate', 'restorePaused', 'resume', 'tell'] as const)(
@@ -199,7 +199,7 @@ test.each(['copyTemplate', 'restorePaused', 'resume', 'tell'] as const)(
     await made(bench)
     bench.driver.faults.failNext(operation)
     const id = newId()
-    expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+    expect(await bench.awake(fenceOf(id, 1, 1))).toMatchObject({ resumedFrom: 'image', ready: true, path: 'boot' })
     await expect(bench.run(id, 'cat /etc/machine-id')).resolves.toBe('')
     expect(await memoryOf(bench, id)).toEqual([])
     expect(await path(bench)).toBe('template')

@@ -25,7 +25,7 @@ test('a generation counts before a turn', async () => {
   await using bench = await Bench.start()
   const id = newId()
   await bench.awake(fenceOf(id, 1, 9))
-  expect(await bench.awake(fenceOf(id, 2, 1))).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await bench.awake(fenceOf(id, 2, 1))).toMatchObject({ resumedFrom: 'memory', ready: true })
 })
 
 test('a lower epoch is refused whatever its turn, also after a restart', async () => {
@@ -49,9 +49,9 @@ test('once a turn was taken back, nothing forward of it is obeyed any more', asy
   await using bench = await Bench.start()
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
-  expect(await bench.asleep(fenceOf(id, 1, 1))).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(await bench.asleep(fenceOf(id, 1, 1))).toMatchObject({ state: 'hibernated', memoryLost: false })
   await expect(bench.awake(fenceOf(id, 1, 1))).rejects.toMatchObject({ code: 'superseded' })
-  expect(await bench.asleep(fenceOf(id, 1, 1))).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(await bench.asleep(fenceOf(id, 1, 1))).toMatchObject({ state: 'hibernated', memoryLost: false })
 })
 
 test('taking a wake back while it waits for its guest ends the waiting', async () => {
@@ -62,7 +62,7 @@ test('taking a wake back while it waits for its guest ends the waiting', async (
     code: 'superseded',
   })
   await until(() => bench.said.some(({ report }) => 'phase' in report && report.phase === 'waiting-for-guest'))
-  expect(await bench.asleep(fenceOf(id, 1, 1))).toEqual({ state: 'stopped', memoryLost: false })
+  expect(await bench.asleep(fenceOf(id, 1, 1))).toMatchObject({ state: 'stopped', memoryLost: false })
   await superseded
 })
 
@@ -123,7 +123,7 @@ test('an order of the leader waits for nothing and ends nothing: while the turn 
   release()
   expect(items).toMatchObject([{ domain: 'running', turn: 2 }])
   await hibernating
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({
     resumedFrom: 'memory',
     ready: true,
     path: 'restore',

@@ -4,6 +4,7 @@ import {
   type CommandPayload,
   type CommandResult,
   type DesktopId,
+  type DesktopSpec,
   Refusal,
   type ResumedFrom,
   refuse,
@@ -20,6 +21,7 @@ import { emptyUnidentified, type FirstWakeDeps, firstWake } from './first-wake.t
 import type { MemoryImage } from './memory-images.ts'
 import { reportPhase } from './report.ts'
 import { finished, holdsMemory, isWarm, lookAtRest, markOf, neverRan, type Situation, spendAll } from './situation.ts'
+import { grown, sizeOf, specOfRunning, specOfSaved } from './sizes.ts'
 import type { Templates } from './templates.ts'
 import type { Turn } from './turns.ts'
 import type { WarmCopies } from './warm-copies.ts'
@@ -69,7 +71,7 @@ export async function wake(
   if (resumedFrom === 'memory') void requestNewAddress(deps, desktopId, turn.fence.generation)
   const ready = await isReady(deps, turn, resumedFrom, deadline)
   if (ready && wokeBy === 'boot' && resumedFrom === 'image') deps.templates.want(desktopId, request.spec)
-  return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }) }
+  return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }), ...sizeOf(turn) }
 }
 
 /** A guest that has booted gets what serves its host. Only at the first boot may the image turn out to be unfit. */
@@ -120,13 +122,14 @@ async function explain({ driver }: WakeDeps, turn: Turn, error: unknown): Promis
 }
 
 /** An earlier command or turn started it, or its save left it: the memory that it holds is kept. */
-async function adopt(deps: WakeDeps, turn: Turn, now: Situation, { spec }: WakeRequest): Promise<ResumedFrom> {
+async function adopt(deps: WakeDeps, turn: Turn, now: Situation, request: WakeRequest): Promise<ResumedFrom> {
   const { driver, failpoints } = deps
   const { desktopId } = turn.fence
   const { wokeFrom = null, wokeBy } = turn.entry()
   const warm = isWarm(now)
   await failpoints.hit('wake.before-mark')
   turn.signal.throwIfAborted()
+  const spec = warm ? await specOfSaved(deps, turn, now.images[0], request) : specOfRunning(turn, request)
   const note = { spec, wokeFrom: wokeFrom ?? 'memory', wokeBy: warm ? 'warm' : wokeBy, running: true } as const
   await spendAll(deps, turn, { ...note, disk: 'used' })
   await failpoints.hit('wake.after-mark')
@@ -146,11 +149,12 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   // A restored memory needs the disk that it was saved with: a new disk would corrupt it.
   const disk = image ? 'require' : request.source.disk
   await ensureDisk(deps, turn, { spec: request.spec, disk, image: request.image })
-  await turn.note({ spec: request.spec })
-  await deps.templates.giveWay(request.spec.memoryMiB)
-  await deps.warm.makeSpace(request.spec.memoryMiB)
+  const spec = await (image ? specOfSaved(deps, turn, image, request) : grown(deps, turn, request))
+  await turn.note({ spec })
+  await deps.templates.giveWay(spec.memoryMiB)
+  await deps.warm.makeSpace(spec.memoryMiB)
   if (!image) {
-    const begin = async () => ((await firstWake(deps, turn, request.spec)) ? 'image' : boot(deps, turn, request))
+    const begin = async () => ((await firstWake(deps, turn, spec)) ? 'image' : boot(deps, turn, spec))
     return deps.slots.run(begin, { signal: turn.signal })
   }
   return deps.slots.run(() => restore(deps, turn, image), { signal: turn.signal })
@@ -210,7 +214,7 @@ async function restoreLimited(deps: WakeDeps, turn: Turn, image: MemoryImage): P
   await deps.driver.setShares(desktopId, turn.entry().spec?.shares)
 }
 
-async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<ResumedFrom> {
+async function boot(deps: WakeDeps, turn: Turn, spec: DesktopSpec): Promise<ResumedFrom> {
   const { failpoints } = deps
   reportPhase(deps.report, turn.fence, 'booting')
   const wokeFrom = turn.entry().disk === 'fresh' ? 'image' : 'disk'

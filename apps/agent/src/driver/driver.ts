@@ -136,6 +136,10 @@ export interface Driver {
   hasDisk(desktopId: DesktopId): Promise<boolean>
   /** Makes an overlay on the image, whole or not at all; on the one with that manifest if one is named. */
   makeDisk(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void>
+  /** How many whole GiB its guest sees when it boots next. */
+  diskGiB(desktopId: DesktopId): Promise<number>
+  /** The disk of a desktop that does not run is at least that large, and keeps its content. */
+  growDisk(desktopId: DesktopId, diskGiB: number): Promise<void>
   removeDisk(desktopId: DesktopId): Promise<void>
 
   /** The images of this host. */

@@ -68,5 +68,5 @@ describe.each(Object.keys(troubles) as (keyof typeof troubles)[])('where %s', (t
 async function expectFurnished(): Promise<void> {
   await until(() => away.parts.journal.read(id)?.furnished)
   expect(away.driver.hasAddress(id)).toBe(true)
-  expect(away.driver.diskGiB(id)).toBe(spec.diskGiB)
+  expect(await away.driver.diskGiB(id)).toBe(spec.diskGiB)
 }

@@ -99,7 +99,7 @@ export function addDesktops(program: Command, context: Context): void {
     program.command('set'),
     `dormouse set build-1 --name build-2 --label team=qa --remove-label run\ndormouse set build-1 --destroy-after 30d --schedule-hibernate '0 18 * * 1-5' --time-zone Europe/Berlin`,
   )
-    .description('change a desktop’s name, labels, end, schedule or what wakes it')
+    .description('change a desktop’s name, labels, size, end, schedule or what wakes it')
     .argument('[id]', 'desktop')
     .addOption(selectOption('the labels of all whose labels match, such as team=qa').conflicts('name'))
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
@@ -109,6 +109,8 @@ export function addDesktops(program: Command, context: Context): void {
     .addOption(wakeOnOption())
     .option('--no-wake-on', 'no call wakes it')
     .option('--remove-label <key...>', 'a label to take away')
+    .addOption(new Option('--tier <tier>', 'its processors and memory from its next boot on').choices(tiers))
+    .option('--disk-gib <n>', 'the size of its disk from its next boot on; it only grows', integerFrom(1))
   addPlanOptions(changed, { removes: true }).action((id: string | undefined, options: SetOptions) =>
     set(context, id, options),
   )
@@ -123,10 +125,12 @@ interface SetOptions extends JsonOption, PlanOptions {
   /** False: none. */
   wakeOn?: UseClass[] | false
   removeLabel?: string[]
+  tier?: DesktopJson['tier']
+  diskGib?: number
 }
 
 async function set(context: Context, id: string | undefined, options: SetOptions): Promise<void> {
-  const { name, label, wakeOn, removeLabel = [] } = options
+  const { name, label, wakeOn, removeLabel = [], tier, diskGib } = options
   const removed = Object.fromEntries(removeLabel.map((key) => [key, null]))
   const labels = { ...label, ...removed }
   const body = {
@@ -134,6 +138,8 @@ async function set(context: Context, id: string | undefined, options: SetOptions
     ...(Object.keys(labels).length > 0 && { labels }),
     ...(wakeOn !== undefined && { wake_on: wakeOn || [] }),
     ...planOf(options),
+    ...(tier && { tier }),
+    ...(diskGib !== undefined && { disk_gib: diskGib }),
   }
   if (Object.keys(body).length === 0)
     throw new CliError('nothing to change is given', '`dormouse set --help` shows what it takes', exitCodes.usage)
@@ -205,6 +211,9 @@ function listing(desktops: DesktopJson[]): string {
 
 const describe = (desktop: DesktopJson): string => fields(described(desktop))
 
+const later = (now: string, next: string | number | null): string =>
+  next === null ? now : `${now}; ${next} from its next boot on`
+
 /** What is shown of a desktop, by its names for people. */
 export function described(desktop: DesktopJson): Record<string, string | number | null | undefined> {
   return {
@@ -212,7 +221,8 @@ export function described(desktop: DesktopJson): Record<string, string | number 
     ...(desktop.name !== null && { name: desktop.name }),
     ...(Object.keys(desktop.labels).length > 0 && { labels: labelsText(desktop.labels) }),
     state: desktop.state,
-    tier: desktop.tier,
+    tier: later(desktop.tier, desktop.next_tier),
+    disk: later(`${desktop.disk_gib} GiB`, desktop.next_disk_gib && `${desktop.next_disk_gib} GiB`),
     image: desktop.image_version,
     generation: desktop.generation,
     'idle timeout': desktop.idle_timeout_secs ? `${desktop.idle_timeout_secs} s` : 'never',

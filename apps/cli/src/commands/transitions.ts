@@ -121,10 +121,17 @@ export function outcome({ id, desktop_id, kind, state, result, error, progress }
   const how = (result.path && byPath[result.path]) ?? (result.resumed_from && resumed[result.resumed_from])
   const from = how ? `; ${how}` : ''
   const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
+  const { tier, next_tier, disk_gib, next_disk_gib } = result
+  const waiting = [
+    next_tier && `tier ${tier}, not ${next_tier}`,
+    next_disk_gib && `${disk_gib} GiB of disk, not ${next_disk_gib}`,
+  ]
+  const said = waiting.filter(Boolean).join(', and ')
+  const size = said && `; it has ${said}, until a boot (--discard-memory)`
   const deferred =
     result.cleanup === 'deferred' ? '; its host is unreachable or removed, and cleans up when it is back' : ''
   const after = seconds(result.duration_ms)
-  return `${desktop_id} is ${result.desktop_state} after ${after}${from}${unready}${deferred} (generation ${result.generation})\n`
+  return `${desktop_id} is ${result.desktop_state} after ${after}${from}${size}${unready}${deferred} (generation ${result.generation})\n`
 }
 
 /** Only for paths that mean more than where the guest came from. */

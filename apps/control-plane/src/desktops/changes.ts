@@ -4,18 +4,20 @@ import { type Db, sqlState } from '../db/pool.ts'
 import { idleChanges } from './idle-settings.ts'
 import type { LabelCheck } from './label-rules.ts'
 import { planChanges } from './plans.ts'
+import { type SizeOptions, sizeChanges } from './sizes.ts'
 import { type Assignment, assign, type DesktopRow, findByName } from './store.ts'
 
 /** What a part of the service sets for these fields. It may refuse them. */
-type Change = (body: ChangeDesktopBody, desktop: DesktopRow) => Assignment[]
+type Change = (body: ChangeDesktopBody, desktop: DesktopRow, sizes: SizeOptions) => Assignment[]
 
-const parts: readonly Change[] = [idleChanges, wakeOnChanges, nameChanges, labelChanges, planChanges]
+const parts: readonly Change[] = [idleChanges, wakeOnChanges, nameChanges, labelChanges, planChanges, sizeChanges]
 
 /** Changes the desktop. The caller has locked the row. */
 export async function change(
   db: Db,
   desktop: DesktopRow,
   body: ChangeDesktopBody,
+  sizes: SizeOptions,
   checkLabels?: LabelCheck,
 ): Promise<DesktopRow> {
   if (desktop.state === 'destroyed')
@@ -25,7 +27,7 @@ export async function change(
   return assign(
     db,
     desktop.id,
-    parts.flatMap((part) => part(body, desktop)),
+    parts.flatMap((part) => part(body, desktop, sizes)),
   )
 }
 

@@ -6,6 +6,7 @@ import { followerOf, startFollower } from '../operations/followers.ts'
 import * as operations from '../operations/store.ts'
 import { wasFutile } from './operations/carry.ts'
 import { wakeInput } from './operations/stored.ts'
+import { sizesOf } from './sizes.ts'
 import { begin, takeTurn } from './state-changes.ts'
 import { illegalRequest, isLegal } from './states.ts'
 import { type DesktopRow, lockAny, specOf } from './store.ts'
@@ -40,9 +41,12 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
     generation: row.generation + (kind === 'wake' ? 1 : 0),
     generationId: generationId ?? row.currentGenerationId,
     turn: row.turn + 1,
-    input: { ...next.input, from: row.state, hostId: row.hostId, spec: specOf(row), tier: row.tier },
+    input: { ...next.input, ...nowOf(row), ...(kind === 'wake' && { sizes: sizesOf(row) }) },
   })
 }
+
+/** What was requested while it waited counts. */
+const nowOf = (row: DesktopRow) => ({ from: row.state, hostId: row.hostId, spec: specOf(row), tier: row.tier })
 
 /** Continues a wake that gave way to a move. It wakes the desktop on its present host, in the turn after that of the move. */
 async function resume(

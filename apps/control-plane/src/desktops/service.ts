@@ -41,15 +41,10 @@ import { planOfNew, requireReadable } from './plans.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
 import { type DesktopKey, findShown, type ListParams, list, listAny, listQuery } from './shown.ts'
+import { sizesOf, type TierSize } from './sizes.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
-
-export interface TierSize {
-  vcpus: number
-  memoryMiB: number
-  diskGiB: number
-}
 
 export interface DesktopsOptions {
   pool: Pool
@@ -60,6 +55,8 @@ export interface DesktopsOptions {
   longReads: LongReads
   failpoints: Failpoints
   tiers: Record<Tier, TierSize>
+  /** The largest disk that a desktop can grow to. */
+  maxDiskGiB: number
   offers: Pick<Offers, 'whyNot' | 'defaultImage'>
   defaultIdleTimeoutSecs: number
   deadlineMs: Record<RequestKind, number>
@@ -331,7 +328,7 @@ export class Desktops {
           store.lock(tx, caller.orgId, id),
           begin?.(tx) ?? Promise.resolve(undefined),
         ])
-        const changed = await change(tx, found ?? refuseNotFound(), body, check)
+        const changed = await change(tx, found ?? refuseNotFound(), body, this.#options, check)
         await note?.(tx)
         return changed
       })
@@ -463,12 +460,7 @@ export class Desktops {
       generationId: generationId ?? desktop.currentGenerationId,
       turn: ahead ? desktop.turn : desktop.turn + 1,
       behind: ahead?.id ?? null,
-      input: {
-        from: desktop.state,
-        hostId: desktop.hostId,
-        ...{ spec: store.specOf(desktop), tier: desktop.tier },
-        ...inputOf(kind, params),
-      },
+      input: inputOf(desktop, kind, params),
       requestId: params.requestId,
       requestedBy: params.requestedBy ?? 'caller',
       key: params.key,
@@ -501,9 +493,13 @@ const standing = (
   { replay = 'no', already = false }: { replay?: Replay; already?: boolean } = {},
 ): Accepted => ({ operation, replay, term: undefined, superseded: [], already })
 
-/** What an operation needs of its request. */
-const inputOf = (kind: RequestKind, { discardMemory, onHost, idle }: TransitionRequest) => ({
-  ...(kind === 'wake' && { discardMemory, onHost }),
+/** The desktop as it is when the request is accepted, and what the request wants. */
+const inputOf = (desktop: DesktopRow, kind: RequestKind, { discardMemory, onHost, idle }: TransitionRequest) => ({
+  from: desktop.state,
+  hostId: desktop.hostId,
+  spec: store.specOf(desktop),
+  tier: desktop.tier,
+  ...(kind === 'wake' && { sizes: sizesOf(desktop), discardMemory, onHost }),
   ...(idle && { ifIdle: idle.condition }),
 })
 

@@ -14,7 +14,7 @@ import { timesAsText } from '../db/times-as-text.ts'
 import type { DesktopRow } from './store.ts'
 
 /** As `DesktopJson`, but with the failure's code. A replica of the previous release keeps the code on a destroy. */
-const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
+const columns = `d.id, d.org_id, d.tier, d.disk_gib, d.next_tier, d.next_disk_gib, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy, d.wake_on,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels,
   case when d.state <> 'destroyed' then d.destroy_at end as destroy_at, d.schedule, d.created_at, d.updated_at`
@@ -30,6 +30,9 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   id: row.id,
   org_id: row.orgId,
   tier: row.tier,
+  disk_gib: row.diskGiB,
+  next_tier: row.nextTier,
+  next_disk_gib: row.nextDiskGiB,
   state: row.state,
   image_version: row.imageVersion,
   resolved_image_version: row.madeFrom,

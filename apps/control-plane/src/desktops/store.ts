@@ -27,6 +27,11 @@ export interface DesktopRow {
   vcpus: number
   memoryMiB: number
   diskGiB: number
+  /** Null if the next boot changes nothing. */
+  nextTier: Tier | null
+  nextVcpus: number | null
+  nextMemoryMiB: number | null
+  nextDiskGiB: number | null
   generation: number
   turn: number
   currentGenerationId: string | null
@@ -50,7 +55,8 @@ export interface DesktopRow {
 }
 
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
-  disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
+  disk_gib as "diskGiB", next_tier as "nextTier", next_vcpus as "nextVcpus", next_memory_mib as "nextMemoryMiB",
+  next_disk_gib as "nextDiskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", wake_on as "wakeOn", billing_mode as "billingMode", host_id as "hostId", fingerprint,
   failure_code as "failureCode", made_from as "madeFrom", name, labels, destroy_at as "destroyAt", schedule, created_at as "createdAt", updated_at as "updatedAt"`
 

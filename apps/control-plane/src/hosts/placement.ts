@@ -64,7 +64,8 @@ export function requireHost(host: Candidate | undefined, request: PlacementReque
   if (!host || host.silent) return because('host_away', 'the host that holds the desktop’s disk is unreachable')
   if (host.ailment !== null)
     return because(codeOf([host], 'host_away'), `the host that holds the desktop’s disk cannot run it: ${host.ailment}`)
-  const reason = shortage(host, { ...request, diskGiB: 0 })
+  // The disk is there already, and counts only if it grows.
+  const reason = shortage(host, request.growsDisk ? request : { ...request, diskGiB: 0 })
   return reason ? because('no_room', `the host that holds the desktop’s disk lacks capacity: ${reason}`) : host
 }
 

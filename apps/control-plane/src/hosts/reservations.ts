@@ -96,12 +96,12 @@ export async function arrivingAt(db: Db, hostId: string): Promise<number> {
   return rows[0]!.count
 }
 
-/** The desktop is asleep: it keeps only its disk reserved. */
-export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
+/** The desktop is asleep: it keeps only its disk reserved, with the size that it was found to have if that is given. */
+export async function releaseMemory(db: Db, desktopId: string, diskGiB?: number): Promise<void> {
   await db.query({
     name: 'reservations-sleep',
-    text: 'update reservations set vcpus = 0, memory_mib = 0 where desktop_id = $1',
-    values: [desktopId],
+    text: 'update reservations set vcpus = 0, memory_mib = 0, disk_gib = coalesce($2, disk_gib) where desktop_id = $1',
+    values: [desktopId, diskGiB ?? null],
   })
 }
 

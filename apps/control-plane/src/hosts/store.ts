@@ -205,6 +205,8 @@ export interface PlacementRequest extends Pick<DesktopSpec, 'vcpus' | 'memoryMiB
   leaving?: { operationId: string; not: string[]; mayRelay?: boolean }
   /** What a host needs to fetch it; undefined if nobody has registered it. */
   registered?: ImageRef | undefined
+  /** Its disk, which is on its host already, is to become that large. */
+  growsDisk?: boolean
 }
 
 /** The one place where processors are overcommitted. */

@@ -12,6 +12,8 @@ import * as deferred from '../desktops/deferred.ts'
 import { stateAfterFailure } from '../desktops/operations/failed-wake.ts'
 import { type Asleep, discardsMemory } from '../desktops/operations/stored.ts'
 import type { Desktops } from '../desktops/service.ts'
+import { takeSize } from '../desktops/size-store.ts'
+import { isNew, sizeKept, sizesOf } from '../desktops/sizes.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -199,7 +201,7 @@ export class Recovery {
           const ofMove = command.command.startsWith('move.')
           const state = ofMove
             ? (answer.state as DesktopRow['state'])
-            : await this.#afterUndo(tx, row, command, answer as never)
+            : await this.#afterUndo(tx, row, command, answer as Exclude<Asleep, 'deferred'>)
           await this.#comparison.become(tx, row, state, ofMove ? 'found stopped' : 'wake failed')
         }
       }
@@ -208,13 +210,17 @@ export class Recovery {
     log.info({ desktop: command.desktopId, command: command.command }, 'a deferred command succeeded')
   }
 
-  /** The state after a deferred undo. */
+  /** The state after a deferred undo. Stores the size that the desktop then has. */
   async #afterUndo(
     tx: Db,
-    { state: from }: DesktopRow,
+    row: DesktopRow,
     { operationId }: DeferredCommand,
     answer: Exclude<Asleep, 'deferred'>,
-  ) {
+  ): Promise<DesktopRow['state']> {
+    const { id, state: from } = row
+    const had = { spec: desktops.specOf(row), sizes: sizesOf(row) }
+    const kept = sizeKept(had, answer)
+    if (kept && isNew(had, kept)) await takeSize(tx, id, kept)
     const operation = await operations.read(tx, operationId)
     return stateAfterFailure({ from, discardMemory: operation !== undefined && discardsMemory(operation) }, answer)
   }

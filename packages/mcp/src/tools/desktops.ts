@@ -27,7 +27,8 @@ const from = {
 async function woken(id: string, { client, signal }: Call) {
   const { result } = await client.settle('wake', id, { ensure: true }, { signal })
   const resumed_from = result?.resumed_from
-  const text = resumed_from ? `${id} is awake; ${from[resumed_from]}` : `${id} is awake`
+  const next = result?.next_tier ? `, in the tier ${result.tier}; ${result.next_tier} waits for its next boot` : ''
+  const text = `${id} is awake${resumed_from ? `; ${from[resumed_from]}` : ''}${next}`
   return { text, data: { desktop_id: id, state: 'awake', ...(resumed_from && { resumed_from }) } }
 }
 

@@ -11,7 +11,7 @@ import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
 import type { Arrival } from '../moves.ts'
 import { overlayXml } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
-import { backingFileIn, rebase, requireOverlay } from './qcow2.ts'
+import { backingFileIn, enlarge, rebase, requireOverlay, virtualBytesIn } from './qcow2.ts'
 
 const gib = 1024 ** 3
 const suffix = '.qcow2'
@@ -117,6 +117,18 @@ export class LibvirtDisks {
     await orRefuse('the disk could not be made', pool.volumes.create(xml))
     await syncPath(this.path(desktopId))
     await this.syncFolder()
+  }
+
+  async gibOf(desktopId: DesktopId): Promise<number> {
+    return Math.floor((await virtualBytesIn(this.path(desktopId))) / gib)
+  }
+
+  /** Nothing runs on it. */
+  async grow(desktopId: DesktopId, diskGiB: number): Promise<void> {
+    const path = this.path(desktopId)
+    if ((await virtualBytesIn(path)) >= diskGiB * gib) return
+    await enlarge(path, diskGiB * gib)
+    await syncPath(path)
   }
 
   /** Which disks there are is on the host's disk when this returns. */

@@ -241,6 +241,14 @@ export class LibvirtDriver implements Driver {
     return this.#disks.make(desktopId, spec, manifestDigest)
   }
 
+  diskGiB(desktopId: DesktopId): Promise<number> {
+    return this.#disks.gibOf(desktopId)
+  }
+
+  growDisk(desktopId: DesktopId, diskGiB: number): Promise<void> {
+    return this.#disks.grow(desktopId, diskGiB)
+  }
+
   imageFoldersInUse(): Promise<Set<string>> {
     return this.#disks.imageFolders()
   }

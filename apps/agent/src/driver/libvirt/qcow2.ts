@@ -3,11 +3,12 @@
 import { execFile } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { promisify } from 'node:util'
-import { refuse } from '@dormouse/contract'
+import { Refusal, refuse } from '@dormouse/contract'
 
 const run = promisify(execFile)
 const magic = 0x514649fb
 const rebaseMs = 60_000
+const resizeMs = 60_000
 /** The format's own limit. */
 const maxNameBytes = 1_023
 
@@ -19,6 +20,13 @@ interface Sizes {
 
 /** Refuses a disk that has none of these sizes, or that needs more than its own file and a backing file. */
 export async function requireOverlay(path: string, { least, most }: Sizes): Promise<void> {
+  const { fault, virtualBytes } = await readHeader(path)
+  if (fault) wrong(fault)
+  if (virtualBytes < least || virtualBytes > most) wrong('it has another size')
+}
+
+/** How large the guest sees the disk, and why QEMU would need more than its own file and a backing file to open it. */
+async function readHeader(path: string): Promise<{ virtualBytes: bigint; fault: string | undefined }> {
   const file = await open(path, 'r')
   const header = Buffer.alloc(104)
   try {
@@ -26,13 +34,17 @@ export async function requireOverlay(path: string, { least, most }: Sizes): Prom
   } finally {
     await file.close()
   }
+  return { virtualBytes: header.readBigUInt64BE(24), fault: faultOf(header) }
+}
+
+function faultOf(header: Buffer): string | undefined {
   const version = header.readUInt32BE(4)
-  if (header.readUInt32BE(0) !== magic || (version !== 2 && version !== 3)) wrong('it is not a qcow2 image')
-  const virtualBytes = header.readBigUInt64BE(24)
-  if (virtualBytes < least || virtualBytes > most) wrong('it has another size')
-  if (header.readUInt32BE(32) !== 0) wrong('it is encrypted')
+  if (header.readUInt32BE(0) !== magic || (version !== 2 && version !== 3)) return 'it is not a qcow2 image'
+  if (header.readUInt32BE(32) !== 0) return 'it is encrypted'
   // Among these features is a file beside it for its data.
-  if (version === 3 && header.readBigUInt64BE(72) !== 0n) wrong('it has features that Dormouse’s disks do not have')
+  return version === 3 && header.readBigUInt64BE(72) !== 0n
+    ? 'it has features that Dormouse’s disks do not have'
+    : undefined
 }
 
 /** How large the guest sees the disk. */
@@ -73,5 +85,20 @@ export async function rebase(path: string, image: string): Promise<void> {
   const args = ['rebase', '-u', '-f', 'qcow2', '-F', 'qcow2', '-b', image, path]
   await run('qemu-img', args, { timeout: rebaseMs }).catch((cause: unknown) => {
     throw new Error('the disk could not be put on this host’s image', { cause })
+  })
+}
+
+/** The guest sees that many bytes at its next boot. A power cut leaves the old size or the new one. Opens nothing that it names. */
+export async function enlarge(path: string, bytes: number): Promise<void> {
+  const { fault } = await readHeader(path)
+  if (fault) refuse('hypervisor_failed', `the disk cannot be enlarged: ${fault}`)
+  const alone = { driver: 'qcow2', backing: null, file: { driver: 'file', filename: path } }
+  const args = ['resize', '-q', `json:${JSON.stringify(alone)}`, `${bytes}`]
+  await run('qemu-img', args, { timeout: resizeMs }).catch((cause: Error) => {
+    const full = /No space left/.test(cause.message)
+    const [code, why] = full
+      ? (['host_disk_full', 'the host’s disk is full'] as const)
+      : (['hypervisor_failed', 'the disk could not be enlarged'] as const)
+    throw Object.assign(new Refusal(code, why), { cause })
   })
 }

@@ -15,6 +15,7 @@ export const simulatedOperations = [
   'kill',
   'makeDisk',
   'fillDisk',
+  'growDisk',
   'removeDisk',
   'ping',
   'setTime',

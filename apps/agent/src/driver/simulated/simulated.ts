@@ -330,6 +330,22 @@ export class SimulatedDriver implements Driver {
     this.#disks.write(desktopId, { spec })
   }
 
+  async diskGiB(desktopId: DesktopId): Promise<number> {
+    return this.#disk(desktopId).spec.diskGiB
+  }
+
+  async growDisk(desktopId: DesktopId, diskGiB: number): Promise<void> {
+    await this.faults.enter('growDisk')
+    const disk = this.#disk(desktopId)
+    if (disk.spec.diskGiB >= diskGiB) return
+    if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
+    this.#disks.write(desktopId, { ...disk, spec: { ...disk.spec, diskGiB } })
+  }
+
+  #disk(desktopId: DesktopId) {
+    return this.#disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
+  }
+
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.faults.enter('removeDisk')
     this.#containers.end(desktopId)
@@ -383,10 +399,6 @@ export class SimulatedDriver implements Driver {
   /** Whether the guest has requested its address. */
   hasAddress(desktopId: DesktopId): boolean {
     return this.#require(desktopId).memory.hasAddress
-  }
-
-  diskGiB(desktopId: DesktopId): number | undefined {
-    return this.#disks.read(desktopId)?.spec.diskGiB
   }
 
   async readiness(): Promise<Readiness | undefined> {

@@ -9,6 +9,7 @@ import type { Leadership } from '../../leadership/leadership.ts'
 import type { Position, StepContext } from '../../operations/definition.ts'
 import { read } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
+import { sizeOfWake } from '../sizes.ts'
 import { bind, lockAny } from '../store.ts'
 import { type WakeFindings, type WakeInput, wakeFindings } from './stored.ts'
 
@@ -67,10 +68,10 @@ async function leave(deps: AnotherHostContext, context: Wake, because: Refusal):
   const { leadership, hosts } = deps
   const { desktopId, findings, input } = context.operation
   const { hostId: from, tried: before = [], image } = findings
-  const { spec } = input
   const tried = [...before, from!]
   const madeFrom = image ? imageFolderName(image) : null
-  const request = { desktopId, ...spec, image: spec.imageVersion, registered: image, not: tried }
+  const { imageVersion } = input.spec
+  const request = { desktopId, ...sizeOfWake(input), image: imageVersion, registered: image, not: tried }
   const move = (host: ChosenHost) =>
     leadership.transaction(async (tx) => {
       const found = { hostId: host.id, tried, left: because.extra.cause ?? because.detail }

@@ -53,6 +53,7 @@ export interface Manner {
   hibernates: boolean
   vcpus: number
   memoryMiB: number
+  diskGiB: number
 }
 
 /** Whether a settled operation was a move for a wake that found no host. It did nothing, so it is not kept. */
@@ -78,7 +79,7 @@ export async function placeAway(deps: CarryContext, context: Move, manner: Manne
   const { links, hosts, images } = deps
   const { desktopId, id: operationId, input } = context.operation
   const { hostId: from, to, spec } = input
-  const { kind, hibernates, vcpus, memoryMiB } = manner
+  const { kind, hibernates, vcpus, memoryMiB, diskGiB } = manner
   const traits = await links.command(from, 'move.traits', { desktopId }, commandOptions(context))
   if (traits.kind !== (hibernates ? 'live' : kind))
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
@@ -89,7 +90,7 @@ export async function placeAway(deps: CarryContext, context: Move, manner: Manne
   const misfits = new Map<string, string>()
   for (;;) {
     const leaving = { operationId, not: [from, ...owing, ...misfits.keys()], mayRelay }
-    const { diskGiB, imageVersion: image } = spec
+    const { imageVersion: image } = spec
     const request = { desktopId, vcpus, memoryMiB, diskGiB, image, registered, leaving }
     const found = await hosts
       .placeAway(to, request, async (host) => {

@@ -19,9 +19,10 @@ const decideAt = 4
 /** If it sleeps there, it needs no processor and no memory on the new host. */
 function mannerOf({ input, findings }: MovePosition): carry.Manner {
   const isAwake = input.from === 'awake'
-  const { vcpus, memoryMiB } = isAwake || input.forWake !== undefined ? input.spec : { vcpus: 0, memoryMiB: 0 }
+  const { vcpus, memoryMiB, diskGiB } = input.wakesAs ?? input.spec
+  const size = isAwake || input.forWake !== undefined ? { vcpus, memoryMiB } : { vcpus: 0, memoryMiB: 0 }
   const hibernates = saved.hibernates({ input, findings })
-  return { kind: isAwake && !hibernates ? 'live' : 'cold', hibernates, vcpus, memoryMiB }
+  return { kind: isAwake && !hibernates ? 'live' : 'cold', hibernates, diskGiB, ...size }
 }
 
 const phase = (operation: MovePosition): OperationPhase => (saved.isToBeSaved(operation) ? 'saving' : 'moving')

@@ -2,6 +2,7 @@
 import {
   commands,
   type DesktopState,
+  desktopSize,
   desktopSpec,
   desktopState,
   id,
@@ -21,7 +22,11 @@ import type { OperationRow } from '../../operations/store.ts'
 const accepted = z.object({ from: desktopState, hostId: id.nullable(), spec: desktopSpec, tier: tier.optional() })
 const onItsHost = accepted.extend({ hostId: id })
 
+const tiered = desktopSpec.pick({ vcpus: true, memoryMiB: true }).extend({ tier })
+
 export const wakeInput = accepted.extend({
+  /** What waits for the desktop's next boot. A replica of release 0.1 ignores it, and boots with `spec`. */
+  sizes: z.object({ next: tiered.nullable(), nextDiskGiB: z.int().nullable() }).optional(),
   /** Whether the caller gives up the saved memory. */
   discardMemory: z.boolean(),
   /** The host that an operator chose for the first wake. */
@@ -45,6 +50,8 @@ export const moveInput = onItsHost.extend({
   mayRelay: z.boolean(),
   /** The wake that waits behind the move because the desktop's host cannot take it. */
   forWake: id.optional(),
+  /** What it needs on the new host, if that wake is to give it another size. */
+  wakesAs: desktopSize.optional(),
 })
 export type MoveInput = z.infer<typeof moveInput>
 
@@ -65,6 +72,7 @@ export const wakeFindings = findings.extend({
   /** Absent if the host cannot determine it. */
   ready: z.boolean().optional(),
   path: wakePath.optional(),
+  size: desktopSize.optional(),
   asleep: asleep.optional(),
 })
 export type WakeFindings = z.infer<typeof wakeFindings>

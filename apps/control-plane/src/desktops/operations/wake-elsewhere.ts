@@ -6,8 +6,9 @@ import type { Leadership } from '../../leadership/leadership.ts'
 import { type StepContext, WaitsBehind } from '../../operations/definition.ts'
 import { goBehind } from '../../operations/followers.ts'
 import * as operations from '../../operations/store.ts'
+import { sizeOfWake } from '../sizes.ts'
 import { takeTurn } from '../state-changes.ts'
-import { lockAny } from '../store.ts'
+import { lockAny, specOf } from '../store.ts'
 import type { MoveInput, WakeFindings, WakeInput } from './stored.ts'
 
 /** The desktop's host, and whether a host that is reachable only through a relay will do, which takes longer. */
@@ -23,13 +24,16 @@ export async function moveFirst(
   { from, mayRelay }: Leaving,
 ): Promise<never> {
   const { id, desktopId, orgId, generation, generationId, requestedBy, requestId } = operation
-  const { from: state, spec, tier } = operation.input
+  const { from: state } = operation.input
+  const wakesAs = sizeOfWake(operation.input)
   const move = await leadership.transaction(async (tx) => {
     const desktop = await lockAny(tx, desktopId)
     if (desktop?.turn !== operation.turn) throw operations.settledMeanwhile()
     const moveId = newId()
     await goBehind(tx, id, moveId, remainingMs)
-    const input: MoveInput = { from: state, hostId: from, spec, tier, to: null, mode: 'live', forWake: id, mayRelay }
+    // Its files still have the size that it has now.
+    const own = { from: state, hostId: from, spec: specOf(desktop), tier: desktop.tier, wakesAs }
+    const input: MoveInput = { ...own, to: null, mode: 'live', forWake: id, mayRelay }
     const [row] = await together([
       operations.insert(tx, {
         id: moveId,

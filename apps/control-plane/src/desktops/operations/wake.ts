@@ -28,7 +28,6 @@ import type { Failure } from '../../operations/failures.ts'
 import type { NewOperation, OperationRow } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
-import { withShares } from '../shares.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
@@ -38,6 +37,7 @@ import { cannotBeDoneNow, commandOptions, fenceOf } from './fence.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
 import { type WakeFindings, type WakeInput, wakeFindings, wakeInput } from './stored.ts'
 import { moveFirst } from './wake-elsewhere.ts'
+import { bootRequest, growsDisk, keepSize, placementOf, shownSizes, takeFound } from './wake-size.ts'
 
 const tidyMs = 30_000
 
@@ -136,16 +136,14 @@ export function wake(deps: WakeContext): OperationDefinition<WakeInput, WakeFind
     const { input } = context.operation
     const woken = await onSomeHost(deps, context, (now) => {
       const hostId = hostOf(now)
-      const { spec, ...image } = diskRequest(now.operation)
-      const shared = withShares(spec, input.tier, deps.shares)
-      const payload = { fence: fenceOf(now), ...image, spec: shared, source: sourceOf(input) }
+      const payload = { fence: fenceOf(now), ...bootRequest(deps.shares, now.operation), source: sourceOf(input) }
       const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(now))
       return afterMove(deps, now, hostId, ask)
     })
     hosts.wakeSucceeded(hostOf(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
-    const { ready, path } = woken
-    return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready, path }
+    const { ready, path, size } = woken
+    return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready, path, size }
   }
 
   const sleepAgain = sleepingAgain(deps)
@@ -176,8 +174,8 @@ export function wake(deps: WakeContext): OperationDefinition<WakeInput, WakeFind
     hostOf: ({ input, findings }) => findings.hostId ?? input.hostId,
     opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
-    succeeded: (tx, context) => settleAwake(tx, context, false),
-    succeededAtOnce: (tx, context) => settleAwake(tx, context, true),
+    succeeded: (tx, context) => settleAwake(hosts, tx, context, false),
+    succeededAtOnce: (tx, context) => settleAwake(hosts, tx, context, true),
     resultOf,
     afterwards: (context) => tidy(links, context),
     failed: (tx, context, failure) => settleFailed(deps, tx, context, failure),
@@ -192,20 +190,17 @@ const hasDisk = ({ input }: Pick<WakePosition, 'input'>) => input.from !== 'crea
 /** If the desktop has a disk, its host is known and no host has to be chosen. */
 function placeBound(hosts: Hosts, operation: NewOperation<WakeInput>): Opening<WakeFindings> | undefined {
   const { hostId, from } = operation.input
-  if (hostId === null || from === 'created' || !hosts.takesCommands(hostId)) return undefined
+  const isKnown = hostId !== null && from !== 'created' && !growsDisk(operation.input)
+  if (!isKnown || !hosts.takesCommands(hostId)) return undefined
   return { found: { hostId }, write: (tx) => hosts.reserveAtOnce(tx, hostId, placementOf(operation)) }
 }
 
-function placementOf({ desktopId, input }: Pick<NewOperation<WakeInput>, 'desktopId' | 'input'>) {
-  const { spec, onHost: only } = input
-  return { desktopId, ...spec, image: spec.imageVersion, only }
-}
-
-async function settleAwake(tx: Db, { operation }: WakeSettlement, atOnce: boolean): Promise<void> {
+async function settleAwake(hosts: Hosts, tx: Db, { operation }: WakeSettlement, atOnce: boolean): Promise<void> {
   const { desktopId, generationId, id: operationId } = operation
   const { hostId } = requireFound(operation, 'hostId')
+  const sizing = takeFound(hosts, tx, operation)
   const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, atOnce })
-  await together([settled, startGeneration(tx, generationId!, hostId)])
+  await together([sizing, settled, startGeneration(tx, generationId!, hostId)])
 }
 
 function resultOf(operation: OperationRow<WakeInput, WakeFindings>) {
@@ -220,6 +215,7 @@ function resultOf(operation: OperationRow<WakeInput, WakeFindings>) {
     resumed_from: resumedFrom,
     ready,
     path,
+    ...shownSizes(operation),
   }
 }
 
@@ -239,6 +235,7 @@ async function settleFailed(
 ): Promise<string | undefined> {
   const { desktopId, generation, generationId, turn, id: operationId, input } = operation
   const { asleep, hostId } = operation.findings
+  const diskGiB = await keepSize(tx, operation)
   await settle(tx, desktopId, stateAfterFailure(input, asleep), { by: 'wake', operationId })
   await endGeneration(tx, generationId!, 'wake failed')
   if (asleep === 'deferred') {
@@ -249,7 +246,7 @@ async function settleFailed(
     await unbind(tx, desktopId)
     await hosts.releaseAll(tx, desktopId)
   } else {
-    await hosts.releaseMemory(tx, desktopId)
+    await hosts.releaseMemory(tx, desktopId, diskGiB)
   }
   return lossOf(input, asleep, failure)
 }
