@@ -375,6 +375,20 @@ test('what is not HTTP is answered with a problem and a closed connection', asyn
   expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json/s)
 })
 
+test('what operators write about hosts and the audit log is text, or 400', async () => {
+  await using stack = await Stack.start({ hosts: 0 })
+  const key = await stack.replica.parts.principals.createOperatorKey('ops')
+  for (const [method, path] of [
+    ['POST', '/admin/v1/hosts/%00/trust'],
+    ['POST', '/admin/v1/hosts/a%00/cordon'],
+    ['POST', '/admin/v1/hosts/%00/drain'],
+    ['GET', '/admin/v1/hosts/%00/removal'],
+    ['GET', '/admin/v1/audit?actor=%00'],
+    ['GET', '/admin/v1/audit?subject=%00'],
+  ] as const)
+    expect([path, (await stack.api(method, path, { key, body: {} })).status]).toEqual([path, 400])
+})
+
 test('a customer is 403 at an operator’s route, and an operator is not', async () => {
   await using stack = await Stack.start({ hosts: 0 })
   const operator = await stack.replica.parts.principals.createOperatorKey('ops')

@@ -111,7 +111,8 @@ describe('get_or_create', () => {
       ended += await two.database.endSessions('dormouse')
       ended += await two.database.endSessions('dormouse-leadership')
       const before = answered.length
-      await waitFor('an answer between', () => answered.length > before || answered.length === callers.length)
+      const enough = Math.min(before + 4, callers.length)
+      await waitFor('answers between', () => answered.length >= enough)
     }
     await Promise.all(callers)
     expect(new Set(answered.map(({ id }) => id)).size).toBe(1)

@@ -2,6 +2,7 @@
 export * from './activity.ts'
 export * from './admin.ts'
 export * from './agents.ts'
+export { printable } from './bounds.ts'
 export * from './bulk.ts'
 export * from './clipboard.ts'
 export * from './commands.ts'

@@ -1,11 +1,11 @@
 // Operators' view of the audit log. Only HTTP.
-import { auditJson } from '@dormouse/contract'
+import { auditJson, printable } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
 import { auditToJson, list } from './store.ts'
 
-const text = z.string().min(1).max(200)
+const text = printable(200)
 
 const query = z.object({
   limit: z.coerce.number().int().min(1).max(1_000).default(100),

@@ -1,12 +1,12 @@
 // Operators' routes for draining a host. Only HTTP.
-import { drainBody, drainJson, id } from '@dormouse/contract'
+import { drainBody, drainJson, id, printable } from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Drains } from './service.ts'
 
-const host = z.object({ host: z.string().min(1).max(100).describe('Name or id of the host') })
+const host = z.object({ host: printable(100).describe('Name or id of the host') })
 const params = z.object({ id })
 
 export function drainRoutes(app: App, { drains, leadership }: { drains: Drains; leadership: Leadership }): void {

@@ -8,6 +8,7 @@ import {
   id,
   inviteJson,
   listedInviteJson,
+  printable,
   refuseNotFound,
 } from '@dormouse/contract'
 import { z } from 'zod'
@@ -16,7 +17,7 @@ import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Hosts } from './service.ts'
 
-const params = z.object({ host: z.string().min(1).max(100).describe('Name or id of the host') })
+const params = z.object({ host: printable(100).describe('Name or id of the host') })
 
 export function hostAdminRoutes(app: App, { hosts, leadership }: { hosts: Hosts; leadership: Leadership }): void {
   app.post(

@@ -1,5 +1,5 @@
 // Operators' routes to what is wrong now, and to trust a host whose commands are withheld. Only HTTP.
-import { alarmJson, refuseNotFound, trustedHostJson } from '@dormouse/contract'
+import { alarmJson, printable, refuseNotFound, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { StandingAlarms } from '../alarms/service.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -9,7 +9,7 @@ import type { Leadership } from '../leadership/leadership.ts'
 import type { Recovery } from './service.ts'
 import { wrongNow } from './wrong-now.ts'
 
-const params = z.object({ host: z.string().min(1).max(100).describe('Its id or its name') })
+const params = z.object({ host: printable(100).describe('Its id or its name') })
 
 export interface RecoveryRoutesOptions {
   recovery: Recovery

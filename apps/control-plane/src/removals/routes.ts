@@ -1,5 +1,5 @@
 // Operators' routes for hosts that are removed, or lost and taken back. Only HTTP.
-import { removalJson, removeHostBody, returnedHostJson } from '@dormouse/contract'
+import { printable, removalJson, removeHostBody, returnedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import { retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
@@ -7,7 +7,7 @@ import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Removals } from './service.ts'
 
-const params = z.object({ host: z.string().min(1).max(100).describe('Name or id of the host') })
+const params = z.object({ host: printable(100).describe('Name or id of the host') })
 
 export function removalRoutes(
   app: App,
