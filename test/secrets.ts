@@ -37,6 +37,7 @@ const machinePaths = [
 /** They exist to hand a secret out, once, to who asked for it. */
 const issuing = [
   /^POST \/admin\/v1\/(keys|operator-keys|hosts\/invites)$/,
+  /^POST \/v1\/keys$/,
   /^POST \/v1\/desktops\/[^/]+\/stream$/,
   /^POST \/v1\/desktops\/[^/]+\/file-urls$/,
   /^POST \/v1\/webhooks(\/[^/]+\/rotate-secret)?$/,

@@ -192,7 +192,7 @@ test('requests that come together with one key cost one look-up', async () => {
   const lookUps = () =>
     stack.database.rows(
       `select 1 from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock' and query like '%from keys%'`,
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%from keys where hash%'`,
     )
   await waitFor('a look-up', async () => (await lookUps()).length > 0)
   expect(await lookUps()).toHaveLength(1)

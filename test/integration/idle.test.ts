@@ -1,6 +1,7 @@
 // Guarantee: a desktop that nobody uses hibernates after its timeout, one that is used never does, and its idle view says why.
 import type { IdleJson, StreamClaim, StreamJson } from '@dormouse/contract'
 import { newId } from '@dormouse/contract'
+import { wholeOrg } from '@dormouse/control-plane/principals/scope.ts'
 import { expect, test } from 'vitest'
 import { Stack, type StackOptions } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
@@ -164,7 +165,7 @@ test('who asks for something while idle or a drain hibernates it gets no 409, an
   await beginsToSleep(stack, ...ids)
   const params = { key: null, fingerprint: Buffer.alloc(0), requestId: newId(), expectedGeneration: null }
   const drains = { ...params, requestedBy: 'drain', discardMemory: false } as const
-  await stack.replica.parts.desktops.request({ orgId }, drained, 'hibernate', drains)
+  await stack.replica.parts.desktops.request(wholeOrg(orgId), drained, 'hibernate', drains)
   expect((await stack.exec(ids[0]!, 'true')).status).toBe(409)
   const begun = await Promise.all(kinds.map((kind, i) => stack.begin(ids[i]!, kind, { expected_generation: 1 })))
   for (const { kind, desktop_id: id, state, progress } of begun.slice(0, 2)) {

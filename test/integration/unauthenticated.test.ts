@@ -68,9 +68,9 @@ async function proof(signal: AbortSignal) {
 
 /** Every route, with what makes it look into the database. */
 const doors: [door: string, knock: (signal: AbortSignal) => ReturnType<typeof ask>][] = [
-  ['customers', (signal) => ask('/v1/desktops', { signal, authorization: `Bearer ${makeKey('customer').key}` })],
-  ['a path below it', (signal) => ask('/v1/%zz', { signal, authorization: `Bearer ${makeKey('customer').key}` })],
-  ['operators', (signal) => ask('/admin/v1/hosts', { signal, authorization: `Bearer ${makeKey('operator').key}` })],
+  ['customers', (signal) => ask('/v1/desktops', { signal, authorization: `Bearer ${makeKey('customer')}` })],
+  ['a path below it', (signal) => ask('/v1/%zz', { signal, authorization: `Bearer ${makeKey('customer')}` })],
+  ['operators', (signal) => ask('/admin/v1/hosts', { signal, authorization: `Bearer ${makeKey('operator')}` })],
   ['enrolment', (signal) => ask('/agent/v1/enrol', { signal, method: 'POST', body: enrolment() })],
   ['links', (signal) => proof(signal)],
   ['screens', (signal) => ask(screen(), { signal, isUpgrade: true })],

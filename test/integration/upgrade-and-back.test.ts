@@ -1,9 +1,12 @@
 // Guarantee: this release works with agents, replicas and a schema of the one before and of the one after, and they with ours.
 // Replicas and hosts go to the next release, back, and to it again while customers work; nothing is lost, and nothing fails for
 // good.
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { type IncomingMessage, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import { Principals } from '@dormouse/control-plane/principals/service.ts'
 import { createLog, release } from '@dormouse/process'
@@ -36,7 +39,9 @@ test('replicas and hosts go to the next release, back, and forward again, twice,
 
   const load = new Load(fleet.urls, apiKey)
   for (let at = 0; at < customers; at++) await load.add()
+  let limited: string | undefined
   const goesOn = async () => {
+    if (limited) await expectLimited(fleet.urls, limited)
     const before = load.rounds
     await waitFor('each customer to go on', () => load.rounds.every((rounds, at) => rounds > before[at]!))
   }
@@ -48,6 +53,7 @@ test('replicas and hosts go to the next release, back, and forward again, twice,
   ] as const) {
     await fleet.changeReplicas(to, goesOn)
     if (from === last) await expectOtherTierOnly(load, resized)
+    limited ??= await limitedKey(fleet.urls[0]!, apiKey)
     await fleet.changeReplicas(from, goesOn)
     expect((await load.sleepAfter(resized, {})).result).toMatchObject({ resumed_from: 'memory' })
     await fleet.changeHosts(to, goesOn)
@@ -90,6 +96,38 @@ async function expectLarger(load: Load, id: string): Promise<void> {
   expect((await load.sleepAfter(id, {})).result).toMatchObject({ resumed_from: 'memory', ...smaller })
   const { desktop } = await load.sleepAfter(id, { discard_memory: true })
   expect(desktop).toMatchObject({ tier: 'default', disk_gib: 3, next_disk_gib: null })
+}
+
+/** A key that sees no desktop. The release before knows no such keys. */
+async function limitedKey(baseUrl: string, apiKey: string): Promise<string> {
+  const wish = { name: 'limited', can: ['see'], select: 'nothing=has,this=label' }
+  return (await ask(`${baseUrl}/v1/keys`, apiKey, wish)).json.api_key as string
+}
+
+/** At each replica the key is what it is, or nothing at all. */
+async function expectLimited(urls: string[], key: string): Promise<void> {
+  for (const url of urls) {
+    const listed = await ask(`${url}/v1/desktops`, key)
+    if (listed.status === 401) continue
+    expect(listed).toEqual({ status: 200, json: { desktops: [] } })
+    expect(await ask(`${url}/v1/keys`, key)).toMatchObject({ status: 403, json: { code: 'not_allowed' } })
+  }
+}
+
+/** Not by `fetch`, whose answers are compared with the document that this address had first. */
+async function ask(
+  url: string,
+  key: string,
+  body?: object,
+): Promise<{ status: number; json: Record<string, unknown> }> {
+  const sent = request(url, {
+    method: body ? 'POST' : 'GET',
+    headers: { authorization: `Bearer ${key}` },
+    agent: false,
+  })
+  sent.end(body && JSON.stringify(body))
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+  return { status: answer.statusCode!, json: (await json(answer)) as Record<string, unknown> }
 }
 
 const migrationsOf = ({ folder }: Release) => readdirSync(join(folder, 'control-plane/migrations'))

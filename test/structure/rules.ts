@@ -37,6 +37,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'wake-on-use',
         'webhooks',
         'input',
+        'keys',
         'mcp',
         'quotas',
         'terminals',

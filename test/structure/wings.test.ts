@@ -15,6 +15,7 @@ const wings = [
   'figures',
   'idle',
   'input',
+  'keys',
   'mcp',
   'quotas',
   'schedules',

@@ -93,7 +93,7 @@ export function factsOf(error: unknown): object {
   if (!(error instanceof DormouseError)) return {}
   const { code, status, operationId, problem } = error
   const causeCode = error instanceof OperationFailedError ? error.causeCode : undefined
-  const { field, state, claim, holder, since, human_active, oldest_cursor, desktop_id } = problem ?? {}
+  const { field, right, state, claim, holder, since, human_active, oldest_cursor, desktop_id } = problem ?? {}
   const held = { claim, holder, since, human_active }
   return {
     code,
@@ -101,6 +101,7 @@ export function factsOf(error: unknown): object {
     operation_id: operationId,
     cause_code: causeCode,
     field,
+    right,
     state,
     ...held,
     oldest_cursor,

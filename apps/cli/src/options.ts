@@ -60,15 +60,21 @@ export function timeFrom(text: string): number {
   throw new InvalidArgumentError('It must be a date or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z.')
 }
 
-const units = { s: 1, m: 60, h: 3_600 }
-const mostSecs = 86_400
+const units = { s: 1, m: 60, h: 3_600, d: 86_400 }
 
 /** Parses a time such as 90s, 45m or 2h; returns seconds, at most a day. */
-export function durationSecs(text: string): number {
-  const [, count, unit] = /^(\d{1,5})([smh])$/.exec(text) ?? []
+export const durationSecs = (text: string): number =>
+  durationWithin(text, 86_400, 'between 1s and 24h, such as 90s, 45m or 2h')
+
+/** The same for up to ten years, such as 30d. */
+export const longDurationSecs = (text: string): number =>
+  durationWithin(text, 315_360_000, 'between 1s and 3650d, such as 45m, 12h or 30d')
+
+function durationWithin(text: string, mostSecs: number, form: string): number {
+  const [, count, unit] = /^(\d{1,9})([smhd])$/.exec(text) ?? []
   const secs = Number(count) * units[unit as keyof typeof units]
   if (secs >= 1 && secs <= mostSecs) return secs
-  throw new InvalidArgumentError('It must be between 1s and 24h, such as 90s, 45m or 2h.')
+  throw new InvalidArgumentError(`It must be ${form}.`)
 }
 
 /** Prints a note when a given key was used before: a silent success would hide a mistake. */

@@ -12,6 +12,7 @@ import { addExec } from './commands/exec.ts'
 import { addExecs } from './commands/execs.ts'
 import { addIdle } from './commands/idle.ts'
 import { addInput } from './commands/input.ts'
+import { addKeys } from './commands/keys.ts'
 import { addLogin } from './commands/login.ts'
 import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
@@ -49,7 +50,7 @@ Without them, dormouse uses the profile that \`dormouse login\` has kept, or the
 \`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
-"status", "operation_id", "cause_code", "field", "state", "claim", "holder", "since", "human_active", "oldest_cursor", "desktop_id" and "next_step". Usage errors are plain text.
+"status", "operation_id", "cause_code", "field", "right", "state", "claim", "holder", "since", "human_active", "oldest_cursor", "desktop_id" and "next_step". Usage errors are plain text.
 
 Exit codes:
   0  success           5  the operation failed           10  the drain was cancelled
@@ -105,6 +106,7 @@ export function createProgram(context: Context): Command {
   addUsage(program, context)
   addTop(program, context)
   addWebhooks(program, context)
+  addKeys(program, context)
   addMcp(program, context)
   addLogin(program, context)
   addAdmin(program, context)

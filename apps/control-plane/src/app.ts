@@ -7,7 +7,8 @@ import { auditRoutes } from './audit/routes.ts'
 import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
-import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
+import { operationAdminRoutes } from './desktops/operation-routes.ts'
+import { desktopAdminRoutes, desktopRoutes } from './desktops/routes.ts'
 import { sharesOfTiers } from './desktops/shares.ts'
 import { archiveRoutes } from './guest/archive-routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
@@ -35,6 +36,7 @@ import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
 import type { Modules } from './modules.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
+import { requireRights } from './principals/rights.ts'
 import { operatorKeyRoutes, principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
 import { removalRoutes } from './removals/routes.ts'
@@ -127,6 +129,8 @@ interface Scoped {
 function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
+  parts.openRequests.watch(scope)
+  requireRights(scope)
   refuseUnknownFields(scope)
   omitNullFields(scope)
   answerUnknownPaths(scope)
@@ -153,6 +157,8 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
 function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
+  parts.openRequests.watch(scope)
+  requireRights(scope)
   refuseUnknownFields(scope)
   omitNullFields(scope)
   refuseOtherMethods(scope, paths)

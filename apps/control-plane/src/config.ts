@@ -269,7 +269,7 @@ const settings = z.object({
   ),
   oidcIssuer: issuerUrl(
     'OIDC_ISSUER',
-    'issuer of access tokens, exactly as in their `iss`; without it no JWT is accepted',
+    'issuer of access tokens, exactly as in their `iss`; without it no JWT is accepted. The claims `dormouse_can` (rights, as of a key) and `dormouse_select` (a selector of labels) limit a token',
   ),
   oidcJwksUrl: issuerUrl('OIDC_JWKS_URL', 'URL of the issuer’s keys; by default the one in its discovery document'),
   oidcAudience: setting(

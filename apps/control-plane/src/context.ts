@@ -209,6 +209,7 @@ async function close(modules: Modules, app: App, gateway: Gateway, inFlight: InF
   await gateway.answered()
   await removals.close()
   await screens.close()
+  modules.openRequests.close()
   await wings.close()
   await app.close()
   await engine.idle()

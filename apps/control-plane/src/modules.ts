@@ -49,6 +49,7 @@ import { Waiters } from './operations/waiters.ts'
 import { WorkQueue } from './operations/work-queue.ts'
 import { AccessTokens } from './principals/access-tokens.ts'
 import { fetchKeySet } from './principals/issuer.ts'
+import { OpenRequests } from './principals/open-requests.ts'
 import { Principals } from './principals/service.ts'
 import { SigningKeys } from './principals/signing-keys.ts'
 import { Recovery } from './recovery/service.ts'
@@ -132,6 +133,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
   const workLimits = new WorkLimits(config.operationsPerHost)
   return {
     hosts,
+    principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
     workLimits,
     images: new Images({
       ...{ pool, leadership, links, usualSize: config.tierDefault },
@@ -142,7 +144,6 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
     hostProofs: new HostProofs({ pool, installationId }),
     hostReports: hostReports(links),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs }),
-    principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
   }
 }
 
@@ -178,6 +179,9 @@ function openRest(
     wings.onTakenOver()
   }
   const streams = new Streams({ pool, leadership, desktops, issued, onTakenOver })
+  const openRequests = new OpenRequests({
+    ...{ principals, labelsOf: (ids) => desktops.labelsOf(ids), log: logOf('principals') },
+  })
   const guests = openGuests(foundation, mechanics, { desktops, principals })
   const rest = { engine, desktops, moves, lifecycle, screens, streams, ...guests, recovery }
   const wings: Wings = openWings({ ...foundation, ...mechanics, ...openedHosts, ...rest, limits, onTakenOver })
@@ -185,6 +189,7 @@ function openRest(
   return {
     ...rest,
     wings,
+    openRequests,
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, alarms, log: logOf('usage') }),
     listeners: new Listeners({

@@ -10,6 +10,7 @@ import { openFigures } from './figures/wing.ts'
 import type { App } from './http/app.ts'
 import { openIdle } from './idle/wing.ts'
 import { openInput } from './input/wing.ts'
+import { openKeys } from './keys/wing.ts'
 import { openMcp } from './mcp/wing.ts'
 import { openQuotas } from './quotas/wing.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
@@ -27,6 +28,7 @@ const openers = {
   figures: openFigures,
   idle: openIdle,
   input: openInput,
+  keys: openKeys,
   mcp: openMcp,
   quotas: openQuotas,
   schedules: openSchedules,

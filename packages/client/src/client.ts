@@ -49,6 +49,7 @@ import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents }
 import { execCalls } from './execs.ts'
 import { fileUrlCalls } from './file-urls.ts'
 import { type CallOptions, Http, type HttpOptions, httpNames } from './http.ts'
+import { keyCalls } from './keys.ts'
 import {
   pollOperation,
   type SettleOptions,
@@ -259,6 +260,9 @@ export function createClient(options: ClientOptions) {
 
     /** Commands that last. */
     execs: execCalls(http, newIdempotencyKey, exec),
+
+    /** API keys that may do less than this client's. */
+    keys: keyCalls(http),
 
     /** Events that are sent to a URL. */
     webhooks: webhookCalls(http),

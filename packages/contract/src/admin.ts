@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
 import { moveMode } from './moves.ts'
+import { keyLimits } from './rights.ts'
 
 const name = z
   .string()
@@ -41,6 +42,7 @@ export const keyJson = z
     id,
     org_id: id,
     name: z.string(),
+    ...keyLimits,
     created_at: time,
     last_used_at: time.nullable(),
     revoked_at: time.nullable(),

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { desktopState } from './desktops.ts'
 import { refusalCode } from './refusals.ts'
+import { right } from './rights.ts'
 import { streamClaim } from './streams.ts'
 
 export const problemJson = z
@@ -12,6 +13,7 @@ export const problemJson = z
     detail: z.string().describe('Short human-readable text'),
     code: refusalCode.describe('The refusal, for programs'),
     field: z.string().optional().describe('On 400: the part of the request that is wrong'),
+    right: right.optional().describe('On `not_allowed`: the right that the credential lacks'),
     state: desktopState.optional().describe('On `wrong_state` and `not_awake`: the desktop’s state'),
     claim: streamClaim.optional().describe('On `claim_held`: the claim that another client holds'),
     holder: z.string().optional().describe('On `claim_held`, to input: who holds it'),

@@ -30,6 +30,7 @@ export interface RefusalRow {
     | 'stderr'
     | 'stdout_truncated'
     | 'stderr_truncated'
+    | 'right'
   )[]
   /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
   internalOnly?: true

@@ -1,6 +1,7 @@
 // A refusal: a failure that was foreseen. Everything else that is thrown is a bug.
 import type { DesktopState } from './desktops.ts'
 import { factsOf, messageOf, type RefusalCode, refusals } from './refusals.ts'
+import type { Right } from './rights.ts'
 import type { StreamClaim } from './streams.ts'
 
 interface Extra {
@@ -15,6 +16,8 @@ interface Extra {
   since?: string
   human_active?: boolean
   operation_id?: string
+  /** What the credential lacks. */
+  right?: Right
   /** The desktop that has the name. */
   desktop_id?: string
   /** The oldest cursor that can be read on from. */

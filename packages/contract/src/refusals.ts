@@ -28,6 +28,14 @@ export const refusals = {
     what: 'the credential does not allow this',
     next: 'ask the operator for a credential that does',
   },
+  not_allowed: {
+    status: 403,
+    what: 'the credential lacks a right that this needs, which `right` names',
+    next: 'use a key that has it',
+    detail: ({ right }: { right: string }) =>
+      `this needs the right \`${right}\`, which the credential lacks; use a key that has it`,
+    fields: ['right'],
+  },
   org_suspended: {
     status: 403,
     what: 'the organisation is suspended: its desktops sleep and keep everything',

@@ -24,6 +24,8 @@ export interface McpOptions {
   /** A client whose calls wake a desktop that is asleep, or do not; by default the desktop's `wake_on` decides. */
   clientFor(wake?: WakeWish): Client
   grants?: readonly Grant[]
+  /** What the client's credential may do, if that is known. By default everything. */
+  rights?: readonly string[] | undefined
   /** The only desktop that the agent may use. Tools then take no `desktop_id`, and it can neither list nor create others. */
   desktopId?: string
 }
@@ -52,14 +54,20 @@ const desktopId = z.string().min(1).max(64).describe('Id or name of the desktop,
 
 const wake = z.boolean().default(false).describe('Wake the desktop first, if it is asleep')
 
-export function createMcpServer({ clientFor, grants = defaultGrants, desktopId: pinned }: McpOptions): McpServer {
+export function createMcpServer({
+  clientFor,
+  grants = defaultGrants,
+  rights,
+  desktopId: pinned,
+}: McpOptions): McpServer {
   const server = new McpServer(
     { name: 'dormouse', title: 'Dormouse desktops', version: about.version },
     { capabilities: { tools: {} }, instructions: instructionsFor(pinned) },
   )
-  const mayWake = grants.includes('power')
+  const mayWake = grants.includes('power') && (rights?.includes('power') ?? true)
   for (const tool of tools) {
-    if (!grants.includes(tool.grant) || (pinned !== undefined && !tool.onDesktop)) continue
+    const isAllowed = rights?.includes(tool.needs ?? tool.grant) ?? true
+    if (!isAllowed || !grants.includes(tool.grant) || (pinned !== undefined && !tool.onDesktop)) continue
     const shape = {
       ...(tool.onDesktop && pinned === undefined && { desktop_id: desktopId }),
       ...tool.input,

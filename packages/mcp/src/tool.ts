@@ -22,6 +22,8 @@ export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extend
   title: string
   description: string
   grant: Grant
+  /** The right that its calls need, where it is another one than the grant. */
+  needs?: Grant
   /** In addition to `desktop_id`, if the tool works on one desktop. */
   input: Shape
   /** Turns what models write into what `input` requires. */

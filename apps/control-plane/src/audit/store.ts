@@ -33,6 +33,19 @@ export async function recordOfCustomer(db: Db, { actor, action, subject, details
   })
 }
 
+/** The same about something else of the organisation, such as a key. */
+export async function recordOfOrg(
+  db: Db,
+  orgId: string,
+  { actor, action, subject, details }: AuditEntry,
+): Promise<void> {
+  await db.query(
+    `insert into audit_log (actor, action, subject, details) select $1, $2, $3, $4
+     where may_log($5::uuid, 'audit', ${budget.atOnce}, ${budget.perSecond})`,
+    [actor, action, subject, details, orgId],
+  )
+}
+
 /** Enough for one batch of input per second on each of a hundred screens, for a while. */
 const budget = { atOnce: 10_000, perSecond: 10 } as const
 

@@ -7,7 +7,7 @@ import { JsonList } from '../http/json-list.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { customer } from '../principals/authentication.ts'
-import { type Bulks, rowToJson, type Wish } from './service.ts'
+import { type Bulks, rightOf, rowToJson, type Wish } from './service.ts'
 
 export interface BulkRoutesOptions {
   bulks: Bulks
@@ -17,6 +17,7 @@ export interface BulkRoutesOptions {
 
 const params = z.object({ id })
 const tags = ['Desktops']
+const byAction = { action: rightOf }
 
 function requireWhole({ action, select, ids, labels }: Wish): void {
   if (select === undefined && ids === undefined)
@@ -34,6 +35,7 @@ export function bulkRoutes(app: App, options: BulkRoutesOptions): void {
     {
       schema: {
         operationId: 'createBulk',
+        right: byAction,
         tags,
         summary: 'Wake, hibernate, destroy or label many desktops',
         description:
@@ -70,6 +72,7 @@ function planRoutes(app: App, { bulks, leadership }: BulkRoutesOptions): void {
     {
       schema: {
         operationId: 'getBulk',
+        right: 'see',
         tags,
         summary: 'Read a bulk plan: a row for each desktop',
         params,
@@ -86,6 +89,7 @@ function planRoutes(app: App, { bulks, leadership }: BulkRoutesOptions): void {
     {
       schema: {
         operationId: 'cancelBulk',
+        right: byAction,
         tags,
         summary: 'Begin nothing more of a bulk plan',
         description: 'What was begun goes on.',

@@ -8,6 +8,7 @@ import type { Desktops } from '../desktops/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import * as operations from '../operations/store.ts'
+import { type Reach, scopeIn } from '../principals/scope.ts'
 import type { BulkRow, Chosen, OpenDesktop } from './store.ts'
 import * as store from './store.ts'
 
@@ -87,11 +88,12 @@ export class BulkRunner {
   }
 
   /** The change and its note in the plan are one transaction. Refuses if the plan was cancelled. */
-  async #label({ id, orgId, labels }: BulkRow, desktopId: string): Promise<undefined> {
+  async #label(bulk: BulkRow, desktopId: string): Promise<undefined> {
     const note = async (tx: Db) => {
-      if (!(await store.ended(tx, id, succeeded(desktopId)))) throw cancelled()
+      if (!(await store.ended(tx, bulk.id, succeeded(desktopId)))) throw cancelled()
     }
-    await this.#inTurn(orgId, () => this.#options.desktops.change({ orgId }, desktopId, { labels: labels ?? {} }, note))
+    const change = { labels: bulk.labels ?? {} }
+    await this.#inTurn(bulk.orgId, () => this.#options.desktops.change(reachOf(bulk), desktopId, change, note))
   }
 
   /** How the operation ended; undefined if this replica leads no more. */
@@ -126,9 +128,9 @@ export class BulkRunner {
     const note = async (tx: Db, id: string, details?: Record<string, unknown> | null) => {
       if (!(await store.began(tx, bulk.id, id, String(details?.operation_id)))) throw cancelled()
     }
-    const { orgId, action } = bulk
+    const { action } = bulk
     const { operation } = await desktops.request(
-      { orgId },
+      reachOf(bulk),
       desktopId,
       action as Exclude<typeof action, 'label'>,
       wish,
@@ -149,5 +151,11 @@ export class BulkRunner {
 
 /** It changes nothing of the desktop's row, which says that already. */
 const cancelled = () => new Refusal('superseded', 'the plan was cancelled')
+
+/** A desktop that its credential no longer reaches does not exist for the plan. */
+const reachOf = ({ orgId, within, withinDesktop }: BulkRow): Reach => ({
+  orgId,
+  scope: scopeIn({ selector: within, desktopId: withinDesktop }),
+})
 
 const succeeded = (desktopId: string): Chosen => ({ desktopId, status: 'succeeded', code: null, detail: null })

@@ -1,10 +1,13 @@
 // Bulks: chooses the desktops, stores the plan, shows and cancels it. Begins nothing itself. Knows no HTTP.
 import {
+  type BulkAction,
   type BulkDesktopJson,
   type BulkJson,
   type bulkBody,
   bulkDesktopsMax,
+  matches,
   newId,
+  type Right,
   refuse,
   refuseField,
   refuseNotFound,
@@ -18,6 +21,8 @@ import { readBack } from '../desktops/read-back.ts'
 import type { Replay } from '../desktops/service.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import { requireRight } from '../principals/rights.ts'
+import { admits, isWithin, scopeIn, storedScope } from '../principals/scope.ts'
 import type { Customer } from '../principals/service.ts'
 import { chosen } from './judge.ts'
 import * as store from './store.ts'
@@ -76,6 +81,7 @@ export class Bulks {
     const find = async () => (await store.find(pool, caller.orgId, id)) && true
     const earlier = async () => {
       const row = key === null ? undefined : await store.findByKey(pool, caller.orgId, key)
+      if (row && !isShownTo(caller, row)) refuse('conflict', keyOfAnother)
       return (
         row && { id: row.id, replay: row.fingerprint?.equals(fingerprint) ? ('same' as const) : ('mismatch' as const) }
       )
@@ -85,9 +91,11 @@ export class Bulks {
     const { rows } = await retryWhileUnavailable(() => this.#choose(caller, wish))
     const over = lifecycle.take(caller.orgId, Math.ceil(rows.length / rowsPerToken))
     if (over) throw over
+    const { selector: within, desktopId: withinDesktop } = storedScope(caller.scope)
     const bulk = {
       ...{ id, orgId: caller.orgId, action: wish.action, madeBy: caller.subject ?? 'unknown' },
       ...{ selector: wish.select ? selectorText(wish.select) : null, labels: wish.labels ?? null },
+      ...{ within, withinDesktop },
       ...{ key, fingerprint: key === null ? null : fingerprint },
     }
     const isMade = await readBack(pool, key, find, () =>
@@ -106,7 +114,7 @@ export class Bulks {
   async show(caller: Customer, id: string): Promise<BulkJson> {
     const { pool } = this.#options
     const head = await this.#head(caller, id)
-    const { rows } = await retryWhileUnavailable(() => pool.query<store.ShownRow>(store.rowsQuery(id)))
+    const { rows } = await retryWhileUnavailable(() => pool.query<store.ShownRow>(store.rowsQuery(id, caller.scope)))
     return { ...head, desktops: rows.map(rowToJson) }
   }
 
@@ -118,14 +126,16 @@ export class Bulks {
   ): Promise<{ head: Omit<BulkJson, 'desktops'>; pages: Pages<store.ShownRow> } | undefined> {
     const head = await this.#head(caller, id)
     if (head.progress.total <= atOnceMax) return undefined
-    return { head, pages: await this.#options.longReads.open(caller.orgId, store.rowsQuery(id), gone) }
+    return { head, pages: await this.#options.longReads.open(caller.orgId, store.rowsQuery(id, caller.scope), gone) }
   }
 
   /** Nothing more begins; what was begun goes on. */
   async cancel(caller: Customer, id: string): Promise<void> {
     const { leadership, wake } = this.#options
     await leadership.transaction(async (tx) => {
-      const row = (await store.find(tx, caller.orgId, id)) ?? refuseNotFound()
+      const row = await store.find(tx, caller.orgId, id)
+      if (!row || !isShownTo(caller, row)) refuseNotFound()
+      requireRight(caller, rightOf[row.action])
       if (row.settledAt === null) await store.cancel(tx, id)
     })
     wake()
@@ -133,7 +143,8 @@ export class Bulks {
 
   async #head(caller: Customer, id: string): Promise<Omit<BulkJson, 'desktops'>> {
     const { pool } = this.#options
-    const row = (await retryWhileUnavailable(() => store.find(pool, caller.orgId, id))) ?? refuseNotFound()
+    const row = await retryWhileUnavailable(() => store.find(pool, caller.orgId, id))
+    if (!row || !isShownTo(caller, row)) refuseNotFound()
     const settled = row.cancelledAt === null ? ('done' as const) : ('cancelled' as const)
     return {
       ...{ id: row.id, action: row.action, select: row.selector },
@@ -144,18 +155,42 @@ export class Bulks {
     }
   }
 
-  async #choose({ orgId }: Customer, { action, select, ids }: Wish) {
-    const { pool } = this.#options
-    const all: desktops.SelectedRow[] = select
-      ? await desktops.selectedBy(pool, orgId, select, bulkDesktopsMax + 1)
-      : await desktops.findMany(pool, ids!)
+  async #choose(caller: Customer, wish: Wish) {
+    const { action, select, ids } = wish
+    const all = await this.#reached(caller, wish)
     if (all.length > bulkDesktopsMax)
       refuseField('select', `selects more than ${bulkDesktopsMax} desktops; narrow it, and do the rest by another`)
-    const found = new Map(all.filter((row) => row.orgId === orgId).map((row) => [row.id, row]))
+    const found = new Map(all.map((row) => [row.id, row]))
     const wanted = select ? [...found.keys()] : [...new Set(ids)].sort()
     return { found, rows: wanted.map((id) => chosen(action, id, found.get(id))) }
   }
+
+  /** What the caller reaches of these. */
+  async #reached({ orgId, scope }: Customer, { select, ids }: Wish): Promise<desktops.SelectedRow[]> {
+    const { pool } = this.#options
+    if (select && !scope?.desktopId)
+      return desktops.selectedBy(pool, orgId, [...(scope?.selector ?? []), ...select], bulkDesktopsMax + 1)
+    const rows = await desktops.findMany(pool, select ? [scope!.desktopId!] : ids!)
+    const isSelected = ({ labels, state }: desktops.DesktopRow) =>
+      !select || (state !== 'destroyed' && matches(select, labels))
+    return rows.filter((row) => row.orgId === orgId && admits(scope, row) && isSelected(row))
+  }
 }
+
+/** The right that each action needs of a credential. */
+export const rightOf = {
+  wake: 'power',
+  hibernate: 'power',
+  destroy: 'destroy',
+  label: 'admin',
+} as const satisfies Record<BulkAction, Right>
+
+/** A plan exists for the credentials that reach all that it may have chosen. */
+const isShownTo = ({ scope }: Customer, { within, withinDesktop }: store.BulkRow): boolean =>
+  isWithin(scopeIn({ selector: within, desktopId: withinDesktop }), scope)
+
+/** An Idempotency-Key belongs to the organisation. */
+const keyOfAnother = 'the Idempotency-Key was used for a plan that does not exist for this credential; send another key'
 
 export const rowToJson = ({ code, detail, ...row }: store.ShownRow): BulkDesktopJson => ({
   ...row,

@@ -1,6 +1,7 @@
 // The tables of bulks: one row for each plan, and one for each of its desktops.
 import type { BulkAction, BulkDesktopJson, BulkJson, BulkStatus, RefusalCode } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { admittedBy, type Scope } from '../principals/scope.ts'
 
 export interface BulkRow {
   id: string
@@ -9,6 +10,9 @@ export interface BulkRow {
   selector: string | null
   labels: Record<string, string | null> | null
   madeBy: string
+  /** What that credential reaches; both null for all desktops. */
+  within: string | null
+  withinDesktop: string | null
   fingerprint: Buffer | null
   createdAt: Date
   cancelledAt: Date | null
@@ -23,7 +27,8 @@ export interface Chosen {
   detail: string | null
 }
 
-const columns = `id, org_id as "orgId", action, selector, labels, made_by as "madeBy", fingerprint, created_at as "createdAt",
+const columns = `id, org_id as "orgId", action, selector, labels, made_by as "madeBy", within,
+  within_desktop as "withinDesktop", fingerprint, created_at as "createdAt",
   cancelled_at as "cancelledAt", settled_at as "settledAt"`
 
 export type NewBulk = Omit<BulkRow, 'createdAt' | 'cancelledAt' | 'settledAt'> & { key: string | null }
@@ -41,13 +46,14 @@ export async function insert(
   // Two plans of one organisation are counted one after the other.
   await db.query('select 1 from organisations where id = $1 for no key update', [bulk.orgId])
   const { rowCount } = await db.query(
-    `insert into bulks (id, org_id, action, selector, labels, made_by, idempotency_key, fingerprint)
-     select $1, $2, $3, $4, $5, $6, $7, $8
+    `insert into bulks (id, org_id, action, selector, labels, made_by, idempotency_key, fingerprint,
+       within, within_desktop)
+     select $1, $2, $3, $4, $5, $6, $7, $8, $10, $11
      where (select count(*) from bulks where org_id = $2 and settled_at is null) < $9
      on conflict do nothing`,
     [
       ...[bulk.id, bulk.orgId, bulk.action, bulk.selector, bulk.labels && JSON.stringify(bulk.labels)],
-      ...[bulk.madeBy, bulk.key, bulk.fingerprint, most.live],
+      ...[bulk.madeBy, bulk.key, bulk.fingerprint, most.live, bulk.within, bulk.withinDesktop],
     ],
   )
   if (rowCount !== 1) return false
@@ -162,14 +168,18 @@ export function progress(rows: readonly { status: BulkStatus; count: number }[])
 
 export type ShownRow = Omit<BulkDesktopJson, 'reason'> & { code: RefusalCode | null; detail: string | null }
 
-/** Its desktops as customers see them. */
-export const rowsQuery = (bulkId: string) => ({
-  text: `select b.desktop_id, d.name, d.state, b.status, b.code, b.detail, b.operation_id
-         from bulk_desktops b join bulks of on of.id = b.bulk_id
-         left join desktops d on d.id = b.desktop_id and d.org_id = of.org_id
-         where b.bulk_id = $1 order by b.desktop_id`,
-  values: [bulkId],
-})
+/** Its desktops as a customer sees them: without name and state, where the desktop no longer exists for that credential. */
+export function rowsQuery(bulkId: string, scope: Scope | null) {
+  const values: unknown[] = [bulkId]
+  const isReached = admittedBy(scope, 'd', (given) => `$${values.push(given)}`)
+  return {
+    text: `select b.desktop_id, d.name, d.state, b.status, b.code, b.detail, b.operation_id
+           from bulk_desktops b join bulks of on of.id = b.bulk_id
+           left join desktops d on d.id = b.desktop_id and d.org_id = of.org_id and ${isReached}
+           where b.bulk_id = $1 order by b.desktop_id`,
+    values,
+  }
+}
 
 /** Deletes plans that settled long ago, a few at a time, since each may have thousands of rows; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {

@@ -1,6 +1,5 @@
 // Routes for desktops and their operations. Only HTTP.
 import {
-  adminOperationJson,
   changeDesktopBody,
   createDesktopBody,
   type DesktopJson,
@@ -16,11 +15,9 @@ import {
   type LastMetricsJson,
   mutationBody,
   operationJson,
-  operationListJson,
   type RequestKind,
   refuse,
   refuseField,
-  refuseNotFound,
   requestKinds,
   selector,
   selectorText,
@@ -29,17 +26,18 @@ import {
 } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import type { Pool } from '../db/pool.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import { JsonList } from '../http/json-list.ts'
 import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import * as operations from '../operations/store.ts'
 import { isSettled } from '../operations/store.ts'
 import { customer } from '../principals/authentication.ts'
+import { rightsOfChange } from './changes.ts'
 import * as deferred from './deferred.ts'
+import { operationRoutes } from './operation-routes.ts'
 import type { Desktops, Replay } from './service.ts'
 import { desktopToJson, type ListPosition, listOrders, shown } from './shown.ts'
 
@@ -116,6 +114,7 @@ export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
     {
       schema: {
         operationId: 'createDesktop',
+        right: 'create',
         tags: ['Desktops'],
         summary: 'Create a desktop',
         description: 'It is not awake yet. It uses no host until its first wake.',
@@ -152,6 +151,7 @@ export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
     {
       schema: {
         operationId: 'listDesktops',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'List the organisation’s desktops',
         description: 'A snapshot of one moment. A response that is cut off is incomplete.',
@@ -189,6 +189,7 @@ export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
     {
       schema: {
         operationId: 'getDesktop',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'Read a desktop',
         params,
@@ -210,6 +211,7 @@ export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
     {
       schema: {
         operationId: 'changeDesktop',
+        right: { field: rightsOfChange },
         tags: ['Desktops'],
         summary: 'Change a desktop’s name, labels, or when it hibernates by itself',
         description: 'What is not named stays. The idle time counts from a change of its time-out or policy on.',
@@ -234,6 +236,7 @@ export function desktopRoutes(app: App, options: CustomerRoutesOptions): void {
     {
       schema: {
         operationId: 'forkDesktop',
+        right: null,
         tags: ['Desktops'],
         summary: 'Not implemented',
         description: 'Always 501, whatever the id.',
@@ -263,6 +266,7 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
     {
       schema: {
         operationId: `${kind}Desktop`,
+        right: kind === 'destroy' ? 'destroy' : 'power',
         tags: ['Desktops'],
         summary: summaries[kind],
         params,
@@ -310,22 +314,6 @@ function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOption
       return reply.code(200).send(desktops.operationToJson(settled))
     },
   )
-}
-
-/** Operators' route for one operation: its cause, findings and timeline. */
-export function operationAdminRoutes(
-  app: App,
-  { pool, desktops }: Pick<DesktopRoutesOptions, 'pool' | 'desktops'>,
-): void {
-  const schema = { params, querystring: waitQuery, response: { 200: adminOperationJson } }
-  app.get('/operations/:id', { schema }, async (request, reply) => {
-    const { id } = request.params
-    const found = (await desktops.wholeOperation(id)) ?? refuseNotFound()
-    if (request.query.wait !== 'true') return found
-    const row = (await retryWhileUnavailable(() => operations.find(pool, found.org_id, id))) ?? refuseNotFound()
-    await desktops.settled(row, callerGone(request, reply))
-    return (await desktops.wholeOperation(id)) ?? refuseNotFound()
-  })
 }
 
 /** Operators' routes: desktops of all organisations, deferred commands, hibernation, a first wake on a host of their choice. */
@@ -415,49 +403,4 @@ async function requestAsOperator(
   const wait = request.query.wait === 'true'
   const answer = wait ? await desktops.settled(operation, callerGone(request, reply)) : operation
   return reply.code(wait ? 200 : 202).send(desktops.operationToJson(answer))
-}
-
-function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): void {
-  app.get(
-    '/operations/:id',
-    {
-      schema: {
-        operationId: 'getOperation',
-        tags: ['Operations'],
-        summary: 'Read an operation',
-        params,
-        querystring: waitQuery,
-        response: { 200: operationJson },
-        answers: { 200: 'The operation as it stands now; with `wait`, settled, or as it is after 120 s' },
-        problems: [404],
-      },
-    },
-    async (request, reply) => {
-      const found = await retryWhileUnavailable(() => operations.find(pool, customer(request).orgId, request.params.id))
-      if (!found) refuseNotFound()
-      if (request.query.wait !== 'true') return desktops.operationToJson(found)
-      return desktops.operationToJson(await desktops.settled(found, callerGone(request, reply)))
-    },
-  )
-
-  app.get(
-    '/desktops/:id/operations',
-    {
-      schema: {
-        operationId: 'listOperations',
-        tags: ['Operations'],
-        summary: 'List the latest operations of a desktop, newest first',
-        params,
-        response: { 200: operationListJson },
-        answers: { 200: 'At most 100 operations' },
-        problems: [404],
-      },
-    },
-    async (request) => {
-      const caller = customer(request)
-      const desktop = await desktops.get(caller, request.params.id)
-      const rows = await retryWhileUnavailable(() => operations.listOfDesktop(pool, caller.orgId, desktop.id, 100))
-      return { operations: rows.map((row) => desktops.operationToJson(row)) }
-    },
-  )
 }

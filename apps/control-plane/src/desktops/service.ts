@@ -6,6 +6,7 @@ import {
   type DesktopJson,
   type DesktopState,
   type IdleCondition,
+  type Labels,
   newId,
   type OperationJson,
   type OperationRequester,
@@ -30,6 +31,7 @@ import { lineOf, supersedeOne } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
+import { admits, type Reach, wholeOrg } from '../principals/scope.ts'
 import type { Customer } from '../principals/service.ts'
 import { isSuspended } from '../principals/store.ts'
 import { alreadyDone } from './already.ts'
@@ -40,11 +42,12 @@ import { isWakeOfAwake, joinedBy, lineOfEnsured, requireLegal, waitsBehind } fro
 import { planOfNew, requireReadable } from './plans.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
-import { type DesktopKey, findShown, type ListParams, list, listAny, listQuery } from './shown.ts'
+import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { sizesOf, type TierSize } from './sizes.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
+import { keyOfAnother, type ListWish, reached, requireWithin } from './within.ts'
 
 export interface DesktopsOptions {
   pool: Pool
@@ -149,6 +152,7 @@ export class Desktops {
    */
   async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
     const { offers } = this.#options
+    requireWithin(caller.scope, body)
     const image = body.image ?? body.image_version
     const earlier = () => this.#earlier(caller, body, key, fingerprint)
     if (body.get_or_create) {
@@ -185,7 +189,7 @@ export class Desktops {
     const { tiers, offers, defaultIdleTimeoutSecs, pool } = this.#options
     const id = newId()
     const find = async () => {
-      const row = await store.find(pool, caller.orgId, id)
+      const row = await store.find(pool, caller, id)
       return row && made(row)
     }
     const desktop = {
@@ -213,7 +217,7 @@ export class Desktops {
       const earlier = inserted ?? (await this.#earlier(caller, body, key, fingerprint))
       if (earlier) return earlier
       const holder = body.name && (await retryWhileUnavailable(() => store.findByName(pool, caller.orgId, body.name!)))
-      if (holder) throw nameTaken(holder)
+      if (holder) throw nameTaken(holder, caller.scope)
     }
   }
 
@@ -245,15 +249,17 @@ export class Desktops {
     const find = () =>
       leadership.transaction(async (tx) => {
         const byKey = key === null ? undefined : await store.findByKey(tx, caller.orgId, key)
+        if (byKey && !admits(caller.scope, byKey)) refuse('conflict', keyOfAnother)
         if (byKey) return replayed(byKey, fingerprint)
         const byName = isWanted && name ? await store.findByName(tx, caller.orgId, name) : undefined
+        if (byName && !admits(caller.scope, byName)) throw nameTaken(byName, caller.scope)
         return byName && ({ desktop: byName, replay: 'no', made: false } as const)
       })
     return readBack(pool, key, async () => undefined, find)
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
-    return (await retryWhileUnavailable(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
+    return (await retryWhileUnavailable(() => store.find(this.#options.pool, caller, id))) ?? refuseNotFound()
   }
 
   /** Whether a move of the desktop is in progress. */
@@ -273,22 +279,25 @@ export class Desktops {
     return desktop?.state
   }
 
-  /** The desktop as the caller sees it. */
-  async show(caller: Customer, id: string): Promise<DesktopJson> {
-    return (await retryWhileUnavailable(() => this.#reads.add({ orgId: caller.orgId, id }))) ?? refuseNotFound()
+  /** The labels of these desktops now. */
+  async labelsOf(ids: string[]): Promise<Map<string, Labels>> {
+    const rows = ids.length === 0 ? [] : await store.findMany(this.#options.pool, [...new Set(ids)])
+    return new Map(rows.map(({ id, labels }) => [id, labels]))
   }
 
-  list(caller: Customer, params: Omit<ListParams, 'orgId'>): Promise<DesktopJson[]> {
-    return retryWhileUnavailable(() => list(this.#options.pool, { orgId: caller.orgId, ...params }))
+  /** The desktop as the caller sees it. */
+  async show(caller: Customer, id: string): Promise<DesktopJson> {
+    const desktop = await retryWhileUnavailable(() => this.#reads.add({ orgId: caller.orgId, id }))
+    return desktop && admits(caller.scope, desktop) ? desktop : refuseNotFound()
+  }
+
+  list(caller: Customer, params: ListWish & { limit: number }): Promise<DesktopJson[]> {
+    return retryWhileUnavailable(() => list(this.#options.pool, reached(caller, params)))
   }
 
   /** The whole list as a snapshot, however long. */
-  listAll(
-    caller: Customer,
-    params: Omit<ListParams, 'orgId' | 'limit'>,
-    gone: AbortSignal,
-  ): Promise<Pages<DesktopJson>> {
-    const query = listQuery({ orgId: caller.orgId, ...params, limit: null })
+  listAll(caller: Customer, params: ListWish, gone: AbortSignal): Promise<Pages<DesktopJson>> {
+    const query = listQuery(reached(caller, { ...params, limit: null }))
     return this.#options.longReads.open(caller.orgId, query, gone)
   }
 
@@ -310,12 +319,24 @@ export class Desktops {
     note: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const [row] = await store.findMany(this.#options.pool, [id])
-    return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
+    return this.request(wholeOrg((row ?? refuseNotFound()).orgId), id, kind, params, note)
+  }
+
+  /** The operation; refuses if its desktop does not exist for the caller. */
+  async operation({ orgId, scope }: Customer, id: string): Promise<OperationRow> {
+    const { pool } = this.#options
+    return retryWhileUnavailable(async () => {
+      const [found, desktop] = await Promise.all([
+        operations.find(pool, orgId, id),
+        scope === null ? undefined : store.findByOperation(pool, id),
+      ])
+      return found && (scope === null || (desktop && admits(scope, desktop))) ? found : refuseNotFound()
+    })
   }
 
   /** Changes what the body names, all of it or nothing, and what `note` writes with it. */
   async change(
-    caller: Pick<Customer, 'orgId'>,
+    caller: Reach,
     id: string,
     body: ChangeDesktopBody,
     note?: (tx: Db) => Promise<void>,
@@ -324,11 +345,15 @@ export class Desktops {
     const { leadership, labelRules } = this.#options
     const transact = (begin?: BeginCheck) =>
       leadership.transaction(async (tx) => {
-        const [found, check] = await together([
-          store.lock(tx, caller.orgId, id),
-          begin?.(tx) ?? Promise.resolve(undefined),
-        ])
-        const changed = await change(tx, found ?? refuseNotFound(), body, this.#options, check)
+        const [found, check] = await together([store.lock(tx, caller, id), begin?.(tx) ?? Promise.resolve(undefined)])
+        const changed = await change(
+          tx,
+          found ?? refuseNotFound(),
+          body,
+          { sizes: this.#options, scope: caller.scope },
+          check,
+        )
+        requireWithin(caller.scope, changed)
         await note?.(tx)
         return changed
       })
@@ -352,7 +377,7 @@ export class Desktops {
 
   /** Changes the state and queues the operation in one transaction, so that neither is ever visible without the other. */
   async request(
-    caller: Pick<Customer, 'orgId'>,
+    caller: Reach,
     id: string,
     kind: RequestKind,
     params: TransitionRequest,
@@ -421,11 +446,11 @@ export class Desktops {
   async #accept(
     tx: Tx,
     term: Term,
-    caller: Pick<Customer, 'orgId'>,
+    caller: Reach,
     { id, kind, params, operationId, mayOpen, note }: Acceptance,
     slots: Slot[],
   ): Promise<Accepted> {
-    const locked = store.lock(tx, caller.orgId, id)
+    const locked = store.lock(tx, caller, id)
     // Read under the lock: a concurrent request with this key has committed by then.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
     const suspended = kind === 'wake' ? isSuspended(tx, caller.orgId) : Promise.resolve(false)

@@ -89,6 +89,8 @@ export interface ListParams {
   states: DesktopState[] | null
   /** Null: all. */
   selector: Selector | null
+  /** Only this desktop. */
+  only: string | null
   /** Only the desktop of this name. */
   name: string | null
   order: ListOrder
@@ -102,12 +104,13 @@ export async function list(db: Db, params: ListParams): Promise<DesktopJson[]> {
 }
 
 /** Without states it is another statement, so that each uses its own index and reads no destroyed desktops needlessly. */
-export function listQuery({ orgId, states, selector, name, order, after, limit }: ListParams) {
+export function listQuery({ orgId, states, selector, only, name, order, after, limit }: ListParams) {
   const values: unknown[] = [orgId, limit]
   const value = (given: unknown) => `$${values.push(given)}`
   const which = [
     'd.org_id = $1',
     states === null ? `d.state <> 'destroyed'` : `d.state = any(${value(states)})`,
+    ...(only === null ? [] : [`d.id = ${value(only)}`]),
     ...(name === null ? [] : [`d.name = ${value(name)}`]),
     ...(after === null ? [] : [isBehind(order, after, value)]),
     ...(selector === null ? [] : [selected(selector, 'd.labels', value)]),
@@ -117,6 +120,7 @@ export function listQuery({ orgId, states, selector, name, order, after, limit }
     'desktops-list',
     order,
     states && 'state',
+    only !== null && 'id',
     name !== null && 'name',
     after && 'after',
     after?.name !== null,

@@ -15,6 +15,7 @@ import {
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { selected } from '../db/selection.ts'
+import { admits, type Reach } from '../principals/scope.ts'
 import type { QuotaRead } from './quota.ts'
 import { inProgress } from './states.ts'
 
@@ -163,23 +164,36 @@ export async function findByName(db: Db, orgId: string, name: string): Promise<D
   return rows[0]
 }
 
-export async function find(db: Db, orgId: string, id: string): Promise<DesktopRow | undefined> {
+export async function find(db: Db, reach: Reach, id: string): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-find',
     text: `select ${columns} from desktops where id = $2 and org_id = $1`,
-    values: [orgId, id],
+    values: [reach.orgId, id],
+  })
+  return rows.find((row) => admits(reach.scope, row))
+}
+
+/** The desktop of an operation, as far as a scope looks at it. */
+export async function findByOperation(
+  db: Db,
+  operationId: string,
+): Promise<Pick<DesktopRow, 'id' | 'labels'> | undefined> {
+  const { rows } = await db.query<Pick<DesktopRow, 'id' | 'labels'>>({
+    name: 'desktops-by-operation',
+    text: 'select d.id, d.labels from operations o join desktops d on d.id = o.desktop_id where o.id = $1',
+    values: [operationId],
   })
   return rows[0]
 }
 
 /** Like `find`, and locks the row until the transaction ends. */
-export async function lock(db: Db, orgId: string, id: string): Promise<DesktopRow | undefined> {
+export async function lock(db: Db, reach: Reach, id: string): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-lock',
     text: `select ${columns} from desktops where id = $2 and org_id = $1 for update`,
-    values: [orgId, id],
+    values: [reach.orgId, id],
   })
-  return rows[0]
+  return rows.find((row) => admits(reach.scope, row))
 }
 
 /** Like `lock`, for internal work on the desktops of any organisation. */

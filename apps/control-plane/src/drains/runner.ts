@@ -13,6 +13,7 @@ import type { Images } from '../images/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import { blocked, type Judged, judge, outcomeOf, type View } from './judge.ts'
 import { needsOfAll, reasonOf } from './needs.ts'
 import type { DrainedDesktop, DrainRow } from './store.ts'
@@ -218,7 +219,7 @@ export class DrainRunner {
       expectedGeneration: null,
       discardMemory: false,
     }
-    return (await desktops.request({ orgId }, id, 'hibernate', params)).operation
+    return (await desktops.request(wholeOrg(orgId), id, 'hibernate', params)).operation
   }
 
   /** Looks again when the operation has settled. */

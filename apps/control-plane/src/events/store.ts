@@ -77,6 +77,8 @@ export interface EventQuery {
   types?: readonly string[] | undefined
   /** Only events of desktops whose labels, as they were then, match. */
   selector?: Selector | undefined
+  /** SQL: which rows `d` of desktops exist for the reader now. By default all. `value` adds a parameter and returns its name. */
+  reached?: ((value: (given: unknown) => string) => string) | undefined
 }
 
 export interface Page {
@@ -98,7 +100,7 @@ const mostScanned = 5_000
  * reached.
  */
 export async function page(db: Db, after: number, settled: number, query: EventQuery): Promise<Page> {
-  const { orgId, hostId, desktopId, types, selector, limit } = query
+  const { orgId, hostId, desktopId, types, selector, reached, limit } = query
   const values: unknown[] = [after, settled]
   const value = (given: unknown) => `$${values.push(given)}`
   const filters = [
@@ -108,6 +110,7 @@ export async function page(db: Db, after: number, settled: number, query: EventQ
     ...(selector === undefined
       ? []
       : [`desktop_id is not null and ${selected(selector, `coalesce(labels, '{}')`, value)}`]),
+    ...(reached === undefined ? [] : [`exists (select from desktops d where d.id = desktop_id and ${reached(value)})`]),
   ]
   const scan = filters.length > 0 ? Math.max(limit, mostScanned) : limit
   const config: pg.QueryConfig = {

@@ -11,6 +11,7 @@ export function figureRoutes(app: App, { figures }: { figures: Figures }): void 
     {
       schema: {
         operationId: 'getMetrics',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'Read what a desktop has used of its processor, memory, disk and network',
         description:

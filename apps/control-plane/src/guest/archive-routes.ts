@@ -26,6 +26,7 @@ export function archiveRoutes(app: App, { guests, stallMs }: { guests: Guests; s
       onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
       schema: {
         operationId: 'writeArchive',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'Write a folder in an awake desktop, from one tar archive',
@@ -54,6 +55,7 @@ export function archiveRoutes(app: App, { guests, stallMs }: { guests: Guests; s
       exposeHeadRoute: false,
       schema: {
         operationId: 'readArchive',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'Read a folder in an awake desktop, as one tar archive',

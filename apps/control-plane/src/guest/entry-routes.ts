@@ -13,6 +13,7 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
     {
       schema: {
         operationId: 'listEntries',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'List a folder of an awake desktop, or read the entry of a path',
@@ -33,6 +34,7 @@ export function entryRoutes(app: App, { entries }: { entries: Entries }): void {
     {
       schema: {
         operationId: 'changeEntry',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'Create a folder in an awake desktop, or move, copy or remove an entry, or change its mode',

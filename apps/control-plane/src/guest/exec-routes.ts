@@ -52,6 +52,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
     {
       schema: {
         operationId: 'startExec',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'Start a command that lasts',
@@ -80,6 +81,7 @@ function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOpti
     {
       schema: {
         operationId: 'listExecs',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'List the execs that the guest keeps, newest first',
@@ -100,7 +102,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     '/desktops/:id/execs/:exec',
     {
       schema: {
-        ...{ ...shared, operationId: 'getExec', summary: 'Read the state of an exec' },
+        ...{ ...shared, operationId: 'getExec', right: 'use', summary: 'Read the state of an exec' },
         wakes: 'exec',
         response: { 200: execStateJson },
         answers: { 200: 'As of now' },
@@ -113,7 +115,12 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     '/desktops/:id/execs/:exec',
     {
       schema: {
-        ...{ ...shared, operationId: 'deleteExec', summary: 'Kill an exec if it runs, and delete its output' },
+        ...{
+          ...shared,
+          operationId: 'deleteExec',
+          right: 'use',
+          summary: 'Kill an exec if it runs, and delete its output',
+        },
         wakes: 'exec',
         response: { 200: removedJson },
         answers: { 200: 'The desktop keeps no such exec' },
@@ -130,7 +137,12 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     '/desktops/:id/execs/:exec/signal',
     {
       schema: {
-        ...{ ...shared, operationId: 'signalExec', summary: 'Send a signal to the process group of an exec' },
+        ...{
+          ...shared,
+          operationId: 'signalExec',
+          right: 'use',
+          summary: 'Send a signal to the process group of an exec',
+        },
         wakes: 'exec',
         body: execSignalBody,
         response: { 200: execStateJson },
@@ -144,7 +156,7 @@ function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void
     '/desktops/:id/execs/:exec/resize',
     {
       schema: {
-        ...{ ...shared, operationId: 'resizeExec', summary: 'Change the size of an exec’s terminal' },
+        ...{ ...shared, operationId: 'resizeExec', right: 'use', summary: 'Change the size of an exec’s terminal' },
         wakes: 'exec',
         body: terminalSize,
         response: { 200: execStateJson },
@@ -162,6 +174,7 @@ function outputRoute(app: App, { execs }: ExecRoutesOptions): void {
       exposeHeadRoute: false,
       schema: {
         operationId: 'readExecOutput',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'Read the output of an exec from an offset',
@@ -232,6 +245,7 @@ export function execInputRoutes(app: App, { execs, stallMs, heldBytes }: ExecInp
       onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
       schema: {
         operationId: 'writeExecInput',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'Append to the input of an exec',

@@ -23,6 +23,7 @@ export function fileUrlRoutes(app: App, { fileUrls, leadership, origin }: FileUr
     {
       schema: {
         operationId: 'createFileUrl',
+        right: 'use',
         tags: ['Guest'],
         summary: 'Make a URL that reads or writes one file without a credential',
         description:
@@ -52,6 +53,7 @@ export function fileUrlRoutes(app: App, { fileUrls, leadership, origin }: FileUr
     {
       schema: {
         operationId: 'listFileUrls',
+        right: 'use',
         tags: ['Guest'],
         summary: 'List the URLs that were made for files of a desktop',
         description:
@@ -70,6 +72,7 @@ export function fileUrlRoutes(app: App, { fileUrls, leadership, origin }: FileUr
     {
       schema: {
         operationId: 'revokeFileUrl',
+        right: 'use',
         tags: ['Guest'],
         summary: 'Revoke a URL that was handed on',
         description: 'It opens nothing any more, and its transfers in progress are cut.',

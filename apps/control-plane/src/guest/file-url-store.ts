@@ -1,5 +1,5 @@
 // The table of URLs that are handed on. No other module writes it.
-import type { DesktopState, FileUrlMethod } from '@dormouse/contract'
+import type { DesktopState, FileUrlMethod, Labels } from '@dormouse/contract'
 import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'
 
@@ -61,13 +61,14 @@ export async function list(db: Db, desktopId: string, limit: number): Promise<Fi
 export interface Addressed extends FileUrlRow {
   hash: Buffer
   desktopState: DesktopState
+  desktopLabels: Labels
 }
 
 /** The URL with this id, of any organisation. */
 export async function find(db: Db, id: string): Promise<Addressed | undefined> {
   const { rows } = await db.query<Addressed>({
-    name: 'file-urls-find',
-    text: `select ${columns}, f.hash, d.state as "desktopState"
+    name: 'file-urls-find-with-labels',
+    text: `select ${columns}, f.hash, d.state as "desktopState", d.labels as "desktopLabels"
            from file_urls f join desktops d on d.id = f.desktop_id where f.id = $1`,
     values: [id],
   })

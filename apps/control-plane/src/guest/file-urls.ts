@@ -43,7 +43,7 @@ const checkEveryMs = 1_000
 export class FileUrls {
   readonly #options: FileUrlsOptions
   /** Transfers in progress of this replica, by their URL. */
-  readonly #transfers = new Map<string, { madeBy: string; ends: Set<AbortController> }>()
+  readonly #transfers = new Map<string, { madeBy: string; desktopId: string; ends: Set<AbortController> }>()
   #watching: NodeJS.Timeout | undefined
 
   constructor(options: FileUrlsOptions) {
@@ -73,7 +73,7 @@ export class FileUrls {
     }
     const leftMs = caller.goodUntil === null ? Infinity : Math.max(0, Math.round(caller.goodUntil - Date.now()))
     const row = await this.#options.leadership.transaction(async (tx) => {
-      const desktop = (await desktopStore.lock(tx, caller.orgId, desktopId)) ?? refuseNotFound()
+      const desktop = (await desktopStore.lock(tx, caller, desktopId)) ?? refuseNotFound()
       const { state } = desktop
       if (isGone(state)) refuse('wrong_state', `the desktop is ${state}; create another`, { state })
       if ((await store.countLive(tx, desktopId)) >= fileUrlsMax)
@@ -99,7 +99,7 @@ export class FileUrls {
   /** It opens nothing from now on, and transfers in progress end within seconds. */
   async revoke(caller: Customer, desktopId: string, id: string): Promise<void> {
     await this.#options.leadership.transaction(async (tx) => {
-      if (!(await desktopStore.lock(tx, caller.orgId, desktopId))) refuseNotFound()
+      if (!(await desktopStore.lock(tx, caller, desktopId))) refuseNotFound()
       if (!(await store.revoke(tx, desktopId, id))) refuseNotFound()
       const actor = caller.subject ?? `jwt-of:${caller.orgId}`
       await audit.recordOfCustomer(tx, { actor, action: 'file-url.revoke', subject: desktopId, details: { id } })
@@ -113,7 +113,9 @@ export class FileUrls {
     const row = await retryWhileUnavailable(() => store.find(this.#options.pool, id))
     const given = hashOf(token)
     if (!timingSafeEqual(row?.hash ?? Buffer.alloc(given.length), given) || !row) return refuseNotFound()
-    const why = whyEnded(row, await this.#options.principals.withdrawn([row.madeBy]))
+    const { madeBy, desktopId, desktopLabels: labels } = row
+    const isLost = !(await this.#options.principals.standing([madeBy])).reaches(madeBy, { id: desktopId, labels })
+    const why = whyEnded(row, new Set(isLost ? [madeBy] : []))
     if (why) gone(why)
     if (isGone(row.desktopState)) gone('is for a desktop that was destroyed')
     return row
@@ -144,9 +146,9 @@ export class FileUrls {
   }
 
   /** A transfer begins: the signal aborts it when its URL is revoked. `end` must be called when it is over. */
-  begin({ id, madeBy }: FileUrlRow): { signal: AbortSignal; end: () => void } {
+  begin({ id, madeBy, desktopId }: FileUrlRow): { signal: AbortSignal; end: () => void } {
     const controller = new AbortController()
-    const transfers = this.#transfers.get(id) ?? { madeBy, ends: new Set() }
+    const transfers = this.#transfers.get(id) ?? { madeBy, desktopId, ends: new Set() }
     transfers.ends.add(controller)
     this.#transfers.set(id, transfers)
     this.#watching ??= setInterval(() => void this.check(), checkEveryMs).unref()
@@ -160,17 +162,21 @@ export class FileUrls {
     return { signal: controller.signal, end }
   }
 
-  /** Ends the transfers whose URL, or whose maker's key, was revoked at any replica. */
+  /** Ends the transfers whose URL, or whose maker's key, was revoked at any replica, or whose maker lost the desktop. */
   async check(): Promise<void> {
-    const { pool, principals, log } = this.#options
+    const { pool, principals, desktops, log } = this.#options
     const open = [...this.#transfers]
     try {
       const revoked = await store.revokedAmong(
         pool,
         open.map(([id]) => id),
       )
-      const withdrawn = await principals.withdrawn(open.map(([, { madeBy }]) => madeBy))
-      this.#end([...revoked, ...open.filter(([, { madeBy }]) => withdrawn.has(madeBy)).map(([id]) => id)])
+      const standing = await principals.standing(open.map(([, { madeBy }]) => madeBy))
+      const labels = await desktops.labelsOf(open.map(([, { desktopId }]) => desktopId))
+      const lost = open.filter(
+        ([, { madeBy, desktopId: id }]) => !standing.reaches(madeBy, { id, labels: labels.get(id) ?? {} }),
+      )
+      this.#end([...revoked, ...lost.map(([id]) => id)])
     } catch (err) {
       log.debug({ err }, 'the URLs of transfers could not be checked; retrying')
     }
@@ -184,7 +190,7 @@ export class FileUrls {
 const isGone = (state: string): boolean => ['destroying', 'destroyed', 'failed'].includes(state)
 
 const endedBy = {
-  revoked: 'was revoked, or the credential that made it',
+  revoked: 'was revoked, or the credential that made it, or that no longer reaches the desktop',
   used: 'was used as often as it may be',
   expired: 'has expired',
 } as const

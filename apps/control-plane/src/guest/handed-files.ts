@@ -129,6 +129,8 @@ const makerOf = ({ orgId, madeBy }: FileUrlRow): Customer => ({
   orgId,
   subject: madeBy,
   goodUntil: null,
+  can: null,
+  scope: null,
 })
 
 const bodyOf = ({ raw }: FastifyRequest, { maxBytes }: FileUrlRow, stallMs: number) =>

@@ -38,6 +38,7 @@ export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismat
     {
       schema: {
         operationId: 'execInDesktop',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'Run a command in an awake desktop',
@@ -64,6 +65,8 @@ export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismat
   )
 }
 
+const ofFiles = { right: 'use' as const, tags: ['Guest'], wakes: 'files' as const }
+
 /** A scope of its own: bodies are raw bytes here, whatever the Content-Type. */
 export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stallMs: number }): void {
   const instead = 'send a larger file with `POST /v1/desktops/{id}/uploads`'
@@ -78,8 +81,7 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
       schema: {
         operationId: 'writeFile',
-        tags: ['Guest'],
-        wakes: 'files',
+        ...ofFiles,
         summary: 'Write a file in an awake desktop',
         description:
           'Atomic: no reader sees half a file, and after an interrupted upload the old file stays. Parent folders are created.',
@@ -111,8 +113,7 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       exposeHeadRoute: false,
       schema: {
         operationId: 'readFile',
-        tags: ['Guest'],
-        wakes: 'files',
+        ...ofFiles,
         summary: 'Read a file in an awake desktop, or part of it',
         description:
           'A file of any size. A response that ends before its last chunk was interrupted: the rest can be read with `Range`. With the `ETag` of the first part in `If-Range`, a file that was changed meanwhile is sent whole. Several ranges in one request are ignored.',

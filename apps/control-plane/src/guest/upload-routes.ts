@@ -35,6 +35,7 @@ const schemasOf = () =>
   ({
     create: {
       operationId: 'createUpload',
+      right: 'use',
       tags: ['Guest'],
       wakes: 'files',
       summary: 'Begin an upload that can go on after an interruption',
@@ -49,6 +50,7 @@ const schemasOf = () =>
     },
     get: {
       operationId: 'getUpload',
+      right: 'use',
       tags: ['Guest'],
       wakes: 'files',
       summary: 'Read how much of an upload has come',
@@ -60,6 +62,7 @@ const schemasOf = () =>
     },
     append: {
       operationId: 'appendToUpload',
+      right: 'use',
       tags: ['Guest'],
       wakes: 'files',
       summary: 'Send the next part of an upload',
@@ -73,6 +76,7 @@ const schemasOf = () =>
     },
     remove: {
       operationId: 'deleteUpload',
+      right: 'use',
       tags: ['Guest'],
       summary: 'Give an upload up',
       description: 'What has come is removed, at once or when the desktop is awake again. A file in its place stays.',

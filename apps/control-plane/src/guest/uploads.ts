@@ -89,7 +89,7 @@ export class Uploads {
     await awakening(request.awaken, () => awake.require(caller, desktopId))
     const upload = { id: newId(), desktopId, orgId: caller.orgId, ...given }
     const row = await leadership.transaction(async (tx) => {
-      if (!(await desktops.lock(tx, caller.orgId, desktopId))) refuseNotFound()
+      if (!(await desktops.lock(tx, caller, desktopId))) refuseNotFound()
       if ((await store.countUnfinished(tx, desktopId)) >= uploadsMax)
         refuse('conflict', `the desktop has ${uploadsMax} unfinished uploads, which is the limit; finish or delete one`)
       return store.insert(tx, upload, uploadMaxSecs)
@@ -180,8 +180,13 @@ export class Uploads {
 
   async #find({ caller, desktopId }: UploadRequest, id: string): Promise<UploadRow> {
     const { pool } = this.#options
-    const row = await retryWhileUnavailable(() => store.find(pool, caller.orgId, desktopId, id))
-    return row ?? refuseNotFound()
+    const [row, isReached] = await retryWhileUnavailable(() =>
+      Promise.all([
+        store.find(pool, caller.orgId, desktopId, id),
+        caller.scope === null || desktops.find(pool, caller, desktopId),
+      ]),
+    )
+    return row && isReached ? row : refuseNotFound()
   }
 
   /** Returns how many bytes were added. */

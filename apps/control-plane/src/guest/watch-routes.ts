@@ -20,6 +20,7 @@ export function watchRoutes(app: App, { watches }: { watches: Watches }): void {
       exposeHeadRoute: false,
       schema: {
         operationId: 'watchFolder',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'Follow what changes in a folder of an awake desktop',
@@ -65,6 +66,7 @@ export function watchRoutes(app: App, { watches }: { watches: Watches }): void {
     {
       schema: {
         operationId: 'endWatch',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'files',
         summary: 'End a watch',

@@ -32,7 +32,7 @@ function refuseOthers(scope: App, url: string, methods: Set<string>): void {
   scope.route({
     method: scope.supportedMethods.filter((method) => !methods.has(method)),
     url,
-    schema: { hide: true, act: false },
+    schema: { hide: true, act: false, right: null },
     // Before the body is read.
     onRequest: async (_request, reply) => {
       reply.header('allow', allow)

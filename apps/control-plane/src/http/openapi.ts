@@ -54,6 +54,7 @@ const tags = [
   { name: 'Guest', description: 'What happens inside an awake desktop' },
   { name: 'Events', description: 'What changes, in the order in which it changes' },
   { name: 'Usage', description: 'What was used, as far as hosts have proved it' },
+  { name: 'Keys', description: 'API keys that may do less than the one that makes them' },
   { name: 'Webhooks', description: 'Events that are sent to a URL, and the log of their deliveries' },
   { name: 'Contract', description: 'This document' },
 ]
@@ -116,7 +117,7 @@ export async function publishOpenApi(app: App): Promise<void> {
   })
 }
 
-const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'wakes', 'examples'] as const
+const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'wakes', 'right', 'examples'] as const
 
 type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
 
@@ -144,6 +145,7 @@ interface Parameter {
 }
 
 interface Operation {
+  description?: string
   parameters?: Parameter[]
   requestBody?: { content?: Content }
   responses: Record<string, DocumentedResponse | { $ref: string }>
@@ -154,6 +156,7 @@ interface Operation {
   'x-bodyOptional'?: boolean
   'x-bytes'?: string
   'x-wakes'?: UseClass
+  'x-right'?: FastifySchema['right']
   'x-examples'?: Examples
 }
 
@@ -182,6 +185,7 @@ function finish(operation: Operation): Operation {
     'x-bodyOptional': bodyOptional = false,
     'x-bytes': bytes,
     'x-wakes': wakes,
+    'x-right': right,
     'x-examples': examples = { answers: {} },
     ...rest
   } = operation
@@ -210,6 +214,7 @@ function finish(operation: Operation): Operation {
         ...(wakes ? [wakeHeader(wakes)] : []),
       ],
     }),
+    ...(right && { description: [rest.description, needing(right)].filter(Boolean).join(' ') }),
     ...(body && { requestBody: body }),
     ...(bytes && { requestBody: bytesBody(bytes) }),
     responses: {
@@ -217,11 +222,18 @@ function finish(operation: Operation): Operation {
       ...problemsOf([
         ...everybodysProblems(rest),
         ...(rest.requestBody || bytes ? [415 as const] : []),
-        ...(wakes ? [403 as const] : []),
+        ...(right || wakes ? [403 as const] : []),
         ...problems,
       ]),
     },
   }
+}
+
+function needing(right: NonNullable<FastifySchema['right']>): string {
+  if (typeof right === 'string') return `Needs the right \`${right}\`.`
+  const by = 'field' in right ? ([right.field, 'of each field'] as const) : ([right.action, 'of the action'] as const)
+  const each = Object.entries(by[0]).map(([name, one]) => `\`${one}\` for \`${name}\``)
+  return `Needs the right ${by[1]}: ${each.join(', ')}.`
 }
 
 /** Each JSON body with its example, which tools show in place of one that they make up. */

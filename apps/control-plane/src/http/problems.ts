@@ -34,7 +34,7 @@ const outwards = ({ code, detail, extra }: Refusal): Refusal =>
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
   const { field, state, claim, holder, since, human_active, operation_id, cause_code, oldest_cursor } = extra
-  const { desktop_id, quota, exec_id, stdout, stderr, stdout_truncated, stderr_truncated } = extra
+  const { right, desktop_id, quota, exec_id, stdout, stderr, stdout_truncated, stderr_truncated } = extra
   return {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
@@ -43,6 +43,7 @@ export function problemOf(refusal: Refusal): ProblemJson {
     detail: status === 400 ? scrub(detail) : detail,
     code,
     field: field && scrub(field),
+    right,
     state,
     claim,
     holder,

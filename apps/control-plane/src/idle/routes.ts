@@ -16,6 +16,7 @@ export function idleRoutes(app: App, { idle, leadership }: { idle: Idle; leaders
     {
       schema: {
         operationId: 'getIdle',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'Read what keeps a desktop awake, and when it will hibernate by itself',
         params,
@@ -32,6 +33,7 @@ export function idleRoutes(app: App, { idle, leadership }: { idle: Idle; leaders
     {
       schema: {
         operationId: 'putWakeLock',
+        right: 'power',
         tags: ['Desktops'],
         summary: 'Keep a desktop awake for a while, or longer',
         description:
@@ -55,6 +57,7 @@ export function idleRoutes(app: App, { idle, leadership }: { idle: Idle; leaders
     {
       schema: {
         operationId: 'deleteWakeLock',
+        right: 'power',
         tags: ['Desktops'],
         summary: 'End a wake lock',
         params: lockParams,

@@ -11,6 +11,7 @@ import { restartIdleTime } from '../hosts/installation.ts'
 import type { WorkLimits } from '../hosts/work-limits.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import { Failures } from './failures.ts'
 import { conditionOf, judge } from './judge.ts'
 import { factsOf, type IdleRow, readIdle } from './store.ts'
@@ -136,7 +137,7 @@ export class IdleRunner {
 
   async #begin(term: Term, row: IdleRow): Promise<void> {
     const { desktops, engine } = this.#options
-    const { operation } = await desktops.request({ orgId: row.orgId }, row.id, 'hibernate', {
+    const { operation } = await desktops.request(wholeOrg(row.orgId), row.id, 'hibernate', {
       key: null,
       fingerprint: Buffer.alloc(0),
       requestId: newId(),

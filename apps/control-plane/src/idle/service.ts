@@ -85,7 +85,7 @@ export class Idle {
   /** Deletes a wake lock, if there is one; returns those that are left. */
   removeLock(caller: Customer, id: string, name: string): Promise<WakeLockJson[]> {
     return this.#options.leadership.transaction(async (tx) => {
-      const row = await desktops.lock(tx, caller.orgId, id)
+      const row = await desktops.lock(tx, caller, id)
       if (!row) refuseNotFound()
       await wakeLocks.remove(tx, id, name)
       await lookIn(tx, id, 0)
@@ -111,8 +111,8 @@ export class Idle {
   }
 }
 
-async function lockLiving(tx: Db, { orgId }: Customer, id: string): Promise<void> {
-  const { state } = (await desktops.lock(tx, orgId, id)) ?? refuseNotFound()
+async function lockLiving(tx: Db, caller: Customer, id: string): Promise<void> {
+  const { state } = (await desktops.lock(tx, caller, id)) ?? refuseNotFound()
   if (state === 'destroying' || state === 'destroyed')
     refuse('wrong_state', `the desktop is ${state}, so it needs no wake lock`, { state })
 }

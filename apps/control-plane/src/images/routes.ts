@@ -34,6 +34,7 @@ export function offerRoutes(app: App, { offers, tiers }: OfferRoutesOptions): vo
     {
       schema: {
         operationId: 'listImages',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'List the images that desktops can be created with',
         response: { 200: offeredImagesJson },
@@ -48,6 +49,7 @@ export function offerRoutes(app: App, { offers, tiers }: OfferRoutesOptions): vo
     {
       schema: {
         operationId: 'listTiers',
+        right: 'see',
         tags: ['Desktops'],
         summary: 'List the tiers and their sizes',
         response: { 200: tiersJson },

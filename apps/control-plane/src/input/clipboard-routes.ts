@@ -17,6 +17,7 @@ export function clipboardRoutes(app: App, { clipboards }: ClipboardRoutesOptions
     {
       schema: {
         operationId: 'readClipboard',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'input',
         summary: 'Read the text that was copied last in an awake desktop',
@@ -40,6 +41,7 @@ export function clipboardRoutes(app: App, { clipboards }: ClipboardRoutesOptions
     {
       schema: {
         operationId: 'writeClipboard',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'input',
         summary: 'Replace the clipboard of an awake desktop',

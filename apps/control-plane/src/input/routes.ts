@@ -20,6 +20,7 @@ export function inputRoutes(app: App, { inputs, onMismatch }: InputRoutesOptions
     {
       schema: {
         operationId: 'sendInput',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'input',
         summary: 'Type and point in an awake desktop',

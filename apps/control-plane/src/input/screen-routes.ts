@@ -18,6 +18,7 @@ export function screenRoutes(app: App, { screenReads }: ScreenRoutesOptions): vo
     {
       schema: {
         operationId: 'getScreen',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'screen',
         summary: 'Read the size, the pointer and the claim of an awake desktop’s screen',
@@ -40,6 +41,7 @@ export function screenRoutes(app: App, { screenReads }: ScreenRoutesOptions): vo
     {
       schema: {
         operationId: 'takeScreenshot',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'screen',
         summary: 'Take a screenshot of a desktop',

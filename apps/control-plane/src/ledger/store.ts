@@ -186,6 +186,8 @@ export interface UsageQuery {
   end: number
   /** Only desktops whose labels match now; null: all. */
   selector: Selector | null
+  /** Only this desktop; null: all. */
+  desktopId: string | null
   limit: number | null
 }
 
@@ -194,13 +196,13 @@ export async function used(db: Db, query: UsageQuery): Promise<UsedMs[]> {
   return (await db.query<UsedMs>(usedQuery(query))).rows
 }
 
-export function usedQuery({ orgId, start, end, selector, limit }: UsageQuery) {
+export function usedQuery({ orgId, start, end, selector, desktopId, limit }: UsageQuery) {
   const values: unknown[] = [orgId, start, end, limit]
   const value = (given: unknown) => `$${values.push(given)}`
   const isSelected =
     selector && `exists (select from desktops d where d.id = desktop_id and ${selected(selector, 'd.labels', value)})`
   return {
-    ...(selector === null && { name: 'ledger-used' }),
+    ...(selector === null && { name: desktopId === null ? 'ledger-used' : 'ledger-used-one' }),
     text: `select desktop_id as "desktopId", tier, billing_mode as "billingMode",
              ${countedMs('awake')} as "awakeMs", ${countedMs('hibernated')} as "hibernatedMs"
            from (select desktop_id, tier, billing_mode, kind, greatest(lower(period), to_timestamp($2)) as begins,
@@ -208,7 +210,8 @@ export function usedQuery({ orgId, start, end, selector, limit }: UsageQuery) {
                      when kind = 'awake' then alive_until else now() end) as ends
                  from usage_intervals
                  where org_id = $1 and period && tstzrange(to_timestamp($2), to_timestamp($3))
-                   ${isSelected ? `and ${isSelected}` : ''}) counted
+                   ${isSelected ? `and ${isSelected}` : ''}
+                   ${desktopId === null ? '' : `and desktop_id = ${value(desktopId)}`}) counted
            group by desktop_id, tier, billing_mode order by desktop_id, tier, billing_mode limit $4`,
     values,
   }

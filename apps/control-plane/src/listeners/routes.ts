@@ -15,9 +15,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { cursorOf, type Position, parseCursor } from '../events/cursors.ts'
 import { CursorGone } from '../events/feed.ts'
+import type { EventQuery } from '../events/store.ts'
 import type { App } from '../http/app.ts'
 import { sendEvents } from '../http/events.ts'
 import { callerOf, customer } from '../principals/authentication.ts'
+import { admittedBy, type Choice, chosen, type Scope } from '../principals/scope.ts'
 import { eventToAdminJson, eventToJson, type Listeners, type Listening } from './service.ts'
 
 const defaultLimit = 100
@@ -62,6 +64,7 @@ export function eventRoutes(app: App, { listeners }: { listeners: Listeners }): 
     {
       schema: {
         operationId: 'listEvents',
+        right: 'see',
         tags: ['Events'],
         summary: 'Follow what changes, or read what has changed',
         description:
@@ -82,9 +85,13 @@ export function eventRoutes(app: App, { listeners }: { listeners: Listeners }): 
       },
     },
     async (request, reply) => {
-      const { orgId, subject, goodUntil } = customer(request)
-      const { desktop_id: desktopId, type, select } = request.query
-      const filter = { orgId, desktopId, types: listOf(type), selector: select }
+      const { orgId, subject, goodUntil, scope } = customer(request)
+      const { desktop_id: desktopId = null, type, select: selector = null } = request.query
+      const filter = {
+        orgId,
+        ...filterOf(chosen(scope, { selector, desktopId }), listOf(type)),
+        reached: reachedBy(scope),
+      }
       const listening = { orgId, subject, goodUntil, filter }
       return answer(request, reply, { listeners, listening, toJson: eventToJson })
     },
@@ -103,6 +110,17 @@ export function eventAdminRoutes(app: App, { listeners }: { listeners: Listeners
     },
   )
 }
+
+/** What a credential is shown of the past: events of desktops that it reaches now. */
+const reachedBy = (scope: Scope | null): EventQuery['reached'] =>
+  scope === null ? undefined : (value) => admittedBy(scope, 'd', value)
+
+/** Where nothing is chosen, no type is. */
+const filterOf = (choice: Choice | undefined, types: EventType[] | undefined) => ({
+  desktopId: choice?.desktopId ?? undefined,
+  selector: choice?.selector ?? undefined,
+  types: choice ? types : [],
+})
 
 const listOf = (given: EventType | EventType[] | undefined): EventType[] | undefined =>
   given === undefined ? undefined : [given].flat()

@@ -25,7 +25,7 @@ export interface Listening {
   subject: string | null
   /** When its access token expires, in ms since 1970; null for a key. */
   goodUntil: number | null
-  filter: Pick<EventQuery, 'orgId' | 'hostId' | 'desktopId' | 'types' | 'selector'>
+  filter: Pick<EventQuery, 'orgId' | 'hostId' | 'desktopId' | 'types' | 'selector' | 'reached'>
 }
 
 interface Listener extends Listening {

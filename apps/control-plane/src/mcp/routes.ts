@@ -11,6 +11,7 @@ import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import type { Readiness } from '../leadership/readiness.ts'
+import { customer } from '../principals/authentication.ts'
 import { countAnswers } from './counted-answers.ts'
 import { answer, requestsIn } from './exchange.ts'
 
@@ -36,35 +37,45 @@ export interface McpParts {
 
 /** In a scope of customers. */
 export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
-  app.post('/mcp', { schema: { hide: true, querystring: query, body: z.unknown() } }, async (request, reply) => {
-    // Most tools change something. A proxy sends the request to the leader then.
-    if (!readiness.leads) refuse('not_leader')
-    const each = Array.isArray(request.body) ? reservedBytes.inBatch : reservedBytes.single
-    heldBytes.hold(request.raw, requestsIn(request.body) * each)
-    // Loaded when it is first needed: it would take as long as the rest of a start.
-    const { createMcpServer } = await import('@dormouse/mcp')
-    const clientFor = (wake?: WakeWish) =>
-      createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request), ...(wake && { wake }) })
-    const given = { clientFor, grants: grantsOf(request.query.grants), desktopId: request.query.desktop }
-    const left = new AbortController()
-    reply.raw.once('close', () => left.abort())
-    const hold = (bytes: number) => {
-      // Nobody is left to read it, and nothing would release it.
-      if (!left.signal.aborted) heldBytes.hold(request.raw, Math.max(0, bytes - each))
-    }
-    const response = await answer({
-      headers: request.headers,
-      body: request.body,
-      signal: left.signal,
-      makeServer: () => countAnswers(createMcpServer(given), hold),
-      onError: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
-    })
-    const headers = [...response.headers].filter(([name]) => name !== 'connection')
-    // Whether the connection stays open is the server's and the client's to decide: `Connection: close` must end it.
-    reply.code(response.status).headers(Object.fromEntries(headers))
-    // An accepted notification has no body, not even `null`.
-    return response.body ? reply.send(Readable.fromWeb(response.body as ReadableStream)) : reply.send()
-  })
+  app.post(
+    '/mcp',
+    { schema: { hide: true, right: null, querystring: query, body: z.unknown() } },
+    async (request, reply) => {
+      // Most tools change something. A proxy sends the request to the leader then.
+      if (!readiness.leads) refuse('not_leader')
+      const each = Array.isArray(request.body) ? reservedBytes.inBatch : reservedBytes.single
+      heldBytes.hold(request.raw, requestsIn(request.body) * each)
+      // Loaded when it is first needed: it would take as long as the rest of a start.
+      const { createMcpServer } = await import('@dormouse/mcp')
+      const clientFor = (wake?: WakeWish) =>
+        createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request), ...(wake && { wake }) })
+      const { can, scope } = customer(request)
+      const given = {
+        clientFor,
+        grants: grantsOf(request.query.grants),
+        rights: can ?? undefined,
+        desktopId: request.query.desktop ?? scope?.desktopId,
+      }
+      const left = new AbortController()
+      reply.raw.once('close', () => left.abort())
+      const hold = (bytes: number) => {
+        // Nobody is left to read it, and nothing would release it.
+        if (!left.signal.aborted) heldBytes.hold(request.raw, Math.max(0, bytes - each))
+      }
+      const response = await answer({
+        headers: request.headers,
+        body: request.body,
+        signal: left.signal,
+        makeServer: () => countAnswers(createMcpServer(given), hold),
+        onError: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
+      })
+      const headers = [...response.headers].filter(([name]) => name !== 'connection')
+      // Whether the connection stays open is the server's and the client's to decide: `Connection: close` must end it.
+      reply.code(response.status).headers(Object.fromEntries(headers))
+      // An accepted notification has no body, not even `null`.
+      return response.body ? reply.send(Readable.fromWeb(response.body as ReadableStream)) : reply.send()
+    },
+  )
 }
 
 function grantsOf(text: string | undefined): readonly Grant[] {

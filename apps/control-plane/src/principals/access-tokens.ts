@@ -1,7 +1,8 @@
 // Verifies access tokens (JWT) and reads the caller from their claims. Knows no HTTP.
-import { isId, Refusal, refuse } from '@dormouse/contract'
+import { isId, parseSelector, Refusal, type Right, refuse, rights, SelectorError } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { decodeJwt, decodeProtectedHeader, errors, type JWTPayload, jwtVerify } from 'jose'
+import type { Scope } from './scope.ts'
 import type { SigningKeys } from './signing-keys.ts'
 
 export interface AccessTokensOptions {
@@ -19,7 +20,13 @@ export interface Caller {
   subject: string | null
   /** How long the token is still valid, with leeway. */
   validMs: number
+  /** Null: every right. */
+  can: readonly Right[] | null
+  scope: Scope | null
 }
+
+/** The claims that limit a token, if it has them. */
+const limitClaims = { can: 'dormouse_can', select: 'dormouse_select' } as const
 
 /** Asymmetric only: a published key must never be enough to sign with. */
 const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ')
@@ -61,7 +68,13 @@ export class AccessTokens {
         'the access token names no organisation of this service; ask the operator which claim it needs',
       )
     const subject = typeof payload.sub === 'string' && payload.sub !== '' ? `jwt:${issuer}:${payload.sub}` : null
-    return { orgId: org.toLowerCase(), subject, validMs: (payload.exp! + leewaySecs) * 1_000 - Date.now() }
+    return {
+      orgId: org.toLowerCase(),
+      subject,
+      validMs: (payload.exp! + leewaySecs) * 1_000 - Date.now(),
+      can: rightsIn(payload),
+      scope: scopeIn(payload),
+    }
   }
 
   #refusal(error: unknown): Refusal {
@@ -86,5 +99,35 @@ function isWorthAKey(token: string, issuer: string): boolean {
     return algorithms.includes(decodeProtectedHeader(token).alg ?? '') && decodeJwt(token).iss === issuer
   } catch {
     return false
+  }
+}
+
+/** A claim that cannot be read must not become every right. */
+function rightsIn(payload: JWTPayload): Right[] | null {
+  const name = limitClaims.can
+  if (!Object.hasOwn(payload, name)) return null
+  const claim = payload[name]
+  const words: unknown[] =
+    typeof claim === 'string' ? claim.split(' ').filter(Boolean) : Array.isArray(claim) ? claim : [claim]
+  const unknown = words.some((word) => !rights.some((right) => right === word))
+  if (unknown)
+    refuse(
+      'unauthenticated',
+      `the claim \`${name}\` of the access token must be some of ${rights.join(', ')}, as a list or separated by spaces`,
+    )
+  return rights.filter((right) => words.includes(right))
+}
+
+function scopeIn(payload: JWTPayload): Scope | null {
+  const name = limitClaims.select
+  if (!Object.hasOwn(payload, name)) return null
+  const claim = payload[name]
+  if (typeof claim !== 'string')
+    return refuse('unauthenticated', `the claim \`${name}\` of the access token must be a selector, as a string`)
+  try {
+    return { selector: parseSelector(claim) }
+  } catch (error) {
+    if (!(error instanceof SelectorError)) throw error
+    return refuse('unauthenticated', `the claim \`${name}\` of the access token is not a selector: ${error.message}`)
   }
 }

@@ -17,11 +17,10 @@ const base62 = (value: bigint, length: number): string => {
 
 const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumLength)
 
-/** A new key: prefix, 256 random bits in base62, checksum. It is shown once; only its hash is stored. */
-export function makeKey(kind: KeyKind): { key: string; hash: Buffer } {
+/** A new key: prefix, 256 random bits in base62, checksum. It is shown once; only a hash is stored. */
+export function makeKey(kind: KeyKind): string {
   const body = keyPrefixes[kind] + base62(BigInt(`0x${randomBytes(32).toString('hex')}`), secretLength)
-  const key = body + checksum(body)
-  return { key, hash: hashOf(key) }
+  return body + checksum(body)
 }
 
 const shape = new RegExp(`^(svc_sk_|svc_op_)[0-9A-Za-z]{${secretLength + checksumLength}}$`)
@@ -35,3 +34,9 @@ export function kindOf(key: string): KeyKind | undefined {
 
 /** The key as stored. A look-up by hash needs no constant-time comparison: the hash reveals nothing of the key. */
 export const hashOf = (key: string): Buffer => createHash('sha256').update(key).digest()
+
+/**
+ * A key with limits as stored. Release 0.1.0 knows no limits and looks keys up by `hashOf` alone, so it refuses these: a replica that
+ * was taken back must not let such a key do everything.
+ */
+export const limitedHashOf = (key: string): Buffer => createHash('sha256').update(`limited:${key}`).digest()

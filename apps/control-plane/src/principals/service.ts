@@ -4,20 +4,28 @@ import {
   type ChangeOperatorKeyBody,
   type CreatedKeyJson,
   type CreatedOperatorKeyJson,
+  type CreatedOwnKeyJson,
   type CreateOperatorKeyBody,
   type KeyJson,
+  keysMax,
+  type Labels,
   newId,
   type OperatorKeyJson,
   type OrgJson,
+  type OwnKeyJson,
   Refusal,
+  type Right,
   refuse,
+  refuseNotFound,
+  rights,
 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
 import { type Db, isDatabaseUnavailable, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
 import type { AccessTokens, Caller } from './access-tokens.ts'
-import { hashOf, type KeyKind, kindOf, makeKey } from './keys.ts'
+import { hashOf, type KeyKind, kindOf, limitedHashOf, makeKey } from './keys.ts'
+import { admits, isWithin, type Reach, type Scope, scopeIn, storedScope } from './scope.ts'
 import * as store from './store.ts'
 
 export interface Customer {
@@ -25,8 +33,12 @@ export interface Customer {
   orgId: string
   /** Stable name of the credential's holder, for claims and the audit log. Null for a token without `sub`. */
   subject: string | null
-  /** When its access token expires, in ms since 1970; null for an API key. */
+  /** When its credential expires, in ms since 1970; null if it does not. */
   goodUntil: number | null
+  /** Null: every right. */
+  can: readonly Right[] | null
+  /** The desktops that exist for it; null: all of its organisation. */
+  scope: Scope | null
 }
 export interface Operator {
   kind: 'operator'
@@ -59,6 +71,22 @@ interface Known {
   /** Trusted without a look-up until then. */
   until: number
   verifiedAt: number
+}
+
+/** Of the holders of open streams. */
+export interface Standing {
+  /** Whether its key is neither revoked nor expired. */
+  isValid(subject: string): boolean
+  /** Whether it is valid and reaches this desktop. */
+  reaches(subject: string, desktop: { id: string; labels: Labels }): boolean
+}
+
+/** A key that a customer makes. */
+export interface WantedKey {
+  name: string
+  can: readonly Right[]
+  scope: Scope | null
+  validSecs: number | null
 }
 
 export class Principals {
@@ -121,10 +149,10 @@ export class Principals {
       if (error instanceof Refusal && error.code === 'unauthenticated') this.#known.delete(name)
       throw error
     })
-    const { orgId, subject, validMs } = caller
+    const { validMs, ...customer } = caller
     return this.#remember(
       name,
-      { kind: 'customer', orgId, subject, goodUntil: Date.now() + validMs },
+      { kind: 'customer', ...customer, goodUntil: Date.now() + validMs },
       performance.now() + Math.min(validMs, tokenTrustMs),
     )
   }
@@ -154,7 +182,10 @@ export class Principals {
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
     // Measured from before the query, so that a revocation during it is not trusted for longer.
     const asked = performance.now()
-    const row = await retryWhileUnavailable(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
+    const row = await retryWhileUnavailable(
+      () => store.findLiveKey(this.#pool, [hashOf(key), limitedHashOf(key)]),
+      withinMs,
+    )
     if (!row) {
       this.#known.delete(name)
       return refuse('unauthenticated')
@@ -184,9 +215,24 @@ export class Principals {
 
   /** The subjects whose keys were revoked, or have expired. Never a token's holder: tokens expire. */
   async withdrawn(subjects: string[], db: Db = this.#pool): Promise<Set<string>> {
-    const ids = subjects.filter((subject) => subject.startsWith('key:')).map((subject) => subject.slice('key:'.length))
-    if (ids.length === 0) return new Set()
-    return new Set((await store.revokedAmong(db, ids)).map((id) => `key:${id}`))
+    const { isValid } = await this.standing(subjects, db)
+    return new Set(subjects.filter((subject) => !isValid(subject)))
+  }
+
+  /** What these subjects may do now. Nothing is known of a token's holder: tokens expire. */
+  async standing(subjects: string[], db: Db = this.#pool): Promise<Standing> {
+    const idOf = (subject: string) => (subject.startsWith(keySubject) ? subject.slice(keySubject.length) : undefined)
+    const ids = subjects.flatMap((subject) => idOf(subject) ?? [])
+    const live = ids.length === 0 ? new Map<string, never>() : await store.liveAmong(db, ids)
+    const rowOf = (subject: string) => live.get(idOf(subject) ?? '')
+    const isValid = (subject: string) => idOf(subject) === undefined || rowOf(subject) !== undefined
+    return {
+      isValid,
+      reaches: (subject, desktop) => {
+        const row = rowOf(subject)
+        return isValid(subject) && (row === undefined || admits(scopeIn(row), desktop))
+      },
+    }
   }
 
   createOrg(name: string, note: Note = unnoted): Promise<OrgJson> {
@@ -219,10 +265,48 @@ export class Principals {
     })
   }
 
-  /** Creates a customer's key. The key is returned here and never shown again. */
+  /** Creates a customer's key with every right. The key is returned here and never shown again. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
     const { key, row } = await this.#insertKey('customer', { orgId, name }, note)
     return { ...store.keyToJson(row), api_key: key }
+  }
+
+  /** Creates the key that a customer makes; whether it may is for others to decide. Refuses above the limit of valid keys. */
+  async createOwnKey(
+    { orgId, subject }: Customer,
+    { name, can, scope, validSecs }: WantedKey,
+    note: Note,
+  ): Promise<CreatedOwnKeyJson> {
+    const limits = {
+      can: can.length === rights.length ? null : [...can],
+      ...storedScope(scope),
+      madeBy: subject ?? `jwt-of:${orgId}`,
+    }
+    const wish = { orgId, name, limits, ...(validSecs !== null && { validSecs }) }
+    const { key, row } = await this.#insertKey('customer', wish, async (tx, id, details) => {
+      if ((await store.countLiveKeys(tx, orgId)) > keysMax)
+        refuse('conflict', `the organisation has ${keysMax} valid keys, which is the limit; revoke some`)
+      await note(tx, id, details)
+    })
+    return { ...store.ownKeyToJson(row), api_key: key }
+  }
+
+  /** The valid keys that a caller may know of: those whose scope is within its own. */
+  async listOwnKeys({ orgId, scope }: Reach): Promise<OwnKeyJson[]> {
+    const rows = await retryWhileUnavailable(() => store.listLiveKeys(this.#pool, orgId))
+    return rows.filter((row) => isWithin(scopeIn(row), scope)).map(store.ownKeyToJson)
+  }
+
+  /** Revokes a key that the caller may know of. Idempotent. */
+  async revokeOwnKey({ orgId, scope }: Reach, id: string, note: Note): Promise<void> {
+    await transaction(this.#pool, async (tx) => {
+      const row = await store.findKeyOf(tx, orgId, id)
+      if (!row || !isWithin(scopeIn(row), scope)) refuseNotFound()
+      if (row.revokedAt) return
+      await store.revokeKey(tx, id, 'customer')
+      await note(tx, id)
+    })
+    this.#lookUpAll()
   }
 
   /** Creates an operator's key. The key is returned here and never shown again. */
@@ -240,9 +324,12 @@ export class Principals {
   }
 
   /** Caches the new key, so that its first use is not counted by address. */
-  async #insertKey(kind: KeyKind, wish: Omit<Parameters<typeof store.insertKey>[1], 'id' | 'hash'>, note: Note) {
-    const { key, hash } = makeKey(kind)
-    const { orgId, name, role, validSecs } = wish
+  async #insertKey(kind: KeyKind, wish: Omit<store.NewKey, 'id' | 'hash'>, note: Note) {
+    const key = makeKey(kind)
+    const { orgId, name, role, validSecs, limits } = wish
+    const isLimited =
+      limits !== undefined && (limits.can ?? limits.selector ?? limits.desktopId ?? validSecs ?? null) !== null
+    const hash = isLimited ? limitedHashOf(key) : hashOf(key)
     const row = await transaction(this.#pool, async (tx) => {
       const made = (await store.insertKey(tx, { id: newId(), hash, ...wish })) ?? unknownOrg()
       await note(tx, made.id, { name, ...(orgId && { org_id: orgId }), role, valid_secs: validSecs })
@@ -308,7 +395,11 @@ const unnoted: Note = async () => undefined
 /** The cache key: the process keeps no credential in memory for longer than a request. */
 const digestOf = (credential: string): string => digest('sha256', credential, 'base64')
 
-function principalOf({ id, orgId, role }: store.KeyRow): Principal {
-  const subject = `key:${id}`
-  return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', role, subject }
+const keySubject = 'key:'
+
+function principalOf(row: store.KeyRow): Principal {
+  const { id, orgId, role, expiresAt, can } = row
+  const subject = `${keySubject}${id}`
+  if (!orgId) return { kind: 'operator', role, subject }
+  return { kind: 'customer', orgId, subject, goodUntil: expiresAt?.getTime() ?? null, can, scope: scopeIn(row) }
 }

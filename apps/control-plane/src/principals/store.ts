@@ -1,5 +1,13 @@
 // Organisations and keys: the tables. The only module that writes them.
-import type { KeyJson, OperatorKeyJson, OrgJson } from '@dormouse/contract'
+import {
+  type KeyJson,
+  type OperatorKeyJson,
+  type OrgJson,
+  type OwnKeyJson,
+  type Right,
+  rights,
+} from '@dormouse/contract'
+import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'
 
 export interface KeyRow {
@@ -7,13 +15,20 @@ export interface KeyRow {
   orgId: string | null
   name: string
   role: OperatorKeyJson['role']
+  /** Null: every right. */
+  can: Right[] | null
+  selector: string | null
+  desktopId: string | null
+  /** The subject of the customer's credential that made it; null: an operator. */
+  madeBy: string | null
   createdAt: Date
   expiresAt: Date | null
   lastUsedAt: Date | null
   revokedAt: Date | null
 }
 
-const keyColumns = `id, org_id as "orgId", name, role, created_at as "createdAt", expires_at as "expiresAt",
+const keyColumns = `id, org_id as "orgId", name, role, can, selector, desktop_id as "desktopId",
+  made_by as "madeBy", created_at as "createdAt", expires_at as "expiresAt",
   last_used_at as "lastUsedAt", revoked_at as "revokedAt"`
 
 const isLive = 'revoked_at is null and (expires_at is null or expires_at > now())'
@@ -99,20 +114,58 @@ export async function orgExists(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
+export interface NewKey extends Pick<KeyRow, 'id' | 'orgId' | 'name'> {
+  hash: Buffer
+  role?: KeyRow['role'] | undefined
+  validSecs?: number | undefined
+  limits?: Pick<KeyRow, 'can' | 'selector' | 'desktopId' | 'madeBy'> | undefined
+}
+
 /** Undefined if there is no such organisation. `orgId` null makes an operator's key. */
-export async function insertKey(
-  db: Db,
-  key: { id: string; orgId: string | null; name: string; hash: Buffer; role?: KeyRow['role']; validSecs?: number },
-): Promise<KeyRow | undefined> {
+export async function insertKey(db: Db, key: NewKey): Promise<KeyRow | undefined> {
+  const { can, selector, desktopId, madeBy } = key.limits ?? {}
   const { rows } = await db.query<KeyRow>(
-    `insert into keys (id, org_id, name, hash, role, expires_at)
-     select $1, $2, $3, $4, $5, now() + $6 * interval '1 second'
+    `insert into keys (id, org_id, name, hash, role, expires_at, can, selector, desktop_id, made_by)
+     select $1, $2, $3, $4, $5, now() + $6 * interval '1 second', $7, $8, $9, $10
      where $2::uuid is null or exists (select 1 from organisations where id = $2)
      returning ${keyColumns}`,
-    [key.id, key.orgId, key.name, key.hash, key.role ?? 'operator', key.validSecs ?? null],
+    [
+      ...[key.id, key.orgId, key.name, key.hash, key.role ?? 'operator', key.validSecs ?? null],
+      ...[can ?? null, selector ?? null, desktopId ?? null, madeBy ?? null],
+    ],
   )
   return rows[0]
 }
+
+/** The valid keys of an organisation. Its row stays locked, so that two requests do not both make the last one. */
+export async function countLiveKeys(db: Db, orgId: string): Promise<number> {
+  await db.query('select 1 from organisations where id = $1 for no key update', [orgId])
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count from keys where org_id = $1 and ${isLive}`,
+    [orgId],
+  )
+  return rows[0]!.count
+}
+
+export async function listLiveKeys(db: Db, orgId: string): Promise<KeyRow[]> {
+  const { rows } = await db.query<KeyRow>(
+    `select ${keyColumns} from keys where org_id = $1 and ${isLive} order by id`,
+    [orgId],
+  )
+  return rows
+}
+
+export async function findKeyOf(db: Db, orgId: string, id: string): Promise<KeyRow | undefined> {
+  const { rows } = await db.query<KeyRow>(`select ${keyColumns} from keys where org_id = $1 and id = $2`, [orgId, id])
+  return rows[0]
+}
+
+/** Kept for each organisation: the newest of all, and every valid one. */
+const most = 10_000
+
+/** Deletes keys that are no longer valid, of organisations that have too many; returns how many. */
+export const pruneKeys = (db: Db): Promise<number> =>
+  keepNewest(db, { table: 'keys', of: 'org_id', most, settled: `not (${isLive})` })
 
 export async function listKeys(db: Db, orgId: string | null): Promise<KeyRow[]> {
   const { rows } = await db.query<KeyRow>(
@@ -151,22 +204,27 @@ export async function revokeKey(db: Db, id: string, kind: 'customer' | 'operator
   return rowCount === 1
 }
 
-export async function findLiveKey(db: Db, hash: Buffer): Promise<KeyRow | undefined> {
+/** The valid key with one of these hashes. */
+export async function findLiveKey(db: Db, hashes: Buffer[]): Promise<KeyRow | undefined> {
   const { rows } = await db.query<KeyRow>({
-    name: 'keys-live',
-    text: `select ${keyColumns} from keys where hash = $1 and ${isLive}`,
-    values: [hash],
+    name: 'keys-live-by-hashes',
+    text: `select ${keyColumns} from keys where hash = any($1) and ${isLive}`,
+    values: [hashes],
   })
   return rows[0]
 }
 
-export async function revokedAmong(db: Db, ids: string[]): Promise<string[]> {
-  const { rows } = await db.query<{ id: string }>({
-    name: 'keys-revoked-among',
-    text: `select id from keys where id = any($1) and not (${isLive})`,
+/** Those of these keys that are valid, with what they reach. */
+export async function liveAmong(
+  db: Db,
+  ids: string[],
+): Promise<Map<string, Pick<KeyRow, 'id' | 'selector' | 'desktopId'>>> {
+  const { rows } = await db.query<Pick<KeyRow, 'id' | 'selector' | 'desktopId'>>({
+    name: 'keys-live-among',
+    text: `select id, selector, desktop_id as "desktopId" from keys where id = any($1) and ${isLive}`,
     values: [ids],
   })
-  return rows.map(({ id }) => id)
+  return new Map(rows.map((row) => [row.id, row]))
 }
 
 export async function touchKey(db: Db, id: string): Promise<void> {
@@ -176,10 +234,21 @@ export async function touchKey(db: Db, id: string): Promise<void> {
 export const keyToJson = (row: KeyRow): KeyJson => ({
   id: row.id,
   org_id: row.orgId!,
-  name: row.name,
-  created_at: row.createdAt.toISOString(),
-  last_used_at: row.lastUsedAt?.toISOString() ?? null,
+  ...shownOf(row),
   revoked_at: row.revokedAt?.toISOString() ?? null,
+})
+
+export const ownKeyToJson = (row: KeyRow): OwnKeyJson => ({ id: row.id, ...shownOf(row) })
+
+const shownOf = (row: KeyRow) => ({
+  name: row.name,
+  can: row.can ?? [...rights],
+  select: row.selector,
+  desktop_id: row.desktopId,
+  made_by: row.madeBy,
+  created_at: row.createdAt.toISOString(),
+  expires_at: row.expiresAt?.toISOString() ?? null,
+  last_used_at: row.lastUsedAt?.toISOString() ?? null,
 })
 
 export const operatorKeyToJson = (row: KeyRow): OperatorKeyJson => ({

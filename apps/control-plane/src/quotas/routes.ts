@@ -12,7 +12,9 @@ export function quotaRoutes(app: App, quotas: Quotas): void {
     {
       schema: {
         operationId: 'listQuotas',
+        right: 'see',
         tags: ['Desktops'],
+        description: 'Of a credential that is limited to some desktops, only those count that it reaches.',
         summary: 'Show how many desktops the organisation may have, and how many it has',
         response: { 200: ownQuotasJson },
         answers: { 200: 'The limit of all desktops, and the quotas by labels' },

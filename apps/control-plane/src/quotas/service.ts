@@ -10,7 +10,8 @@ import {
 import type { z } from 'zod'
 import { type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
-import { type Customer, unknownOrg } from '../principals/service.ts'
+import { type Reach, wholeOrg } from '../principals/scope.ts'
+import { unknownOrg } from '../principals/service.ts'
 import * as store from './store.ts'
 
 export class Quotas {
@@ -32,7 +33,7 @@ export class Quotas {
         refuse('conflict', `the organisation has ${quotasMax} quotas; remove one first`)
       const quota = { name, selector: body.select, maxDesktops: body.max_desktops }
       await store.put(tx, orgId, quota)
-      const { each } = await store.count(tx, orgId, [quota])
+      const { each } = await store.count(tx, wholeOrg(orgId), [quota])
       const isSame = before && isEqual(before, quota)
       await note(tx, orgId, isSame ? null : { name, ...termsOf(quota), before: before ? termsOf(before) : null })
       return quotaToJson(quota, each[0]!)
@@ -40,11 +41,24 @@ export class Quotas {
   }
 
   async list(orgId: string): Promise<QuotaJson[]> {
-    return (await this.#show(orgId)).quotas
+    return (await this.show(wholeOrg(orgId))).quotas
   }
 
-  show({ orgId }: Customer): Promise<OwnQuotasJson> {
-    return this.#show(orgId)
+  /** The limits, and how many of the caller's desktops count. */
+  show(caller: Reach): Promise<OwnQuotasJson> {
+    const { orgId } = caller
+    return retryWhileUnavailable(async () => {
+      const quotas = await store.list(this.#pool, orgId)
+      const [max, { all, each }] = await Promise.all([
+        store.maxOf(this.#pool, orgId, this.#maxDesktopsPerOrg),
+        store.count(this.#pool, caller, quotas),
+      ])
+      return {
+        max_desktops: max ?? unknownOrg(),
+        desktops: all,
+        quotas: quotas.map((quota, at) => quotaToJson(quota, each[at]!)),
+      }
+    })
   }
 
   remove(orgId: string, name: string, note: Note): Promise<void> {
@@ -52,21 +66,6 @@ export class Quotas {
       if (!(await store.lockOrg(tx, orgId))) unknownOrg()
       const removed = (await store.remove(tx, orgId, name)) ?? unknownQuota()
       await note(tx, orgId, { name, ...termsOf(removed) })
-    })
-  }
-
-  #show(orgId: string): Promise<OwnQuotasJson> {
-    return retryWhileUnavailable(async () => {
-      const quotas = await store.list(this.#pool, orgId)
-      const [max, { all, each }] = await Promise.all([
-        store.maxOf(this.#pool, orgId, this.#maxDesktopsPerOrg),
-        store.count(this.#pool, orgId, quotas),
-      ])
-      return {
-        max_desktops: max ?? unknownOrg(),
-        desktops: all,
-        quotas: quotas.map((quota, at) => quotaToJson(quota, each[at]!)),
-      }
     })
   }
 }

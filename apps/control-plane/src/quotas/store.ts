@@ -2,6 +2,7 @@
 import { parseSelector, type Selector, selectorText } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { selected } from '../db/selection.ts'
+import { admittedBy, type Reach } from '../principals/scope.ts'
 
 export interface Quota {
   name: string
@@ -75,16 +76,21 @@ export async function isFull(tx: Db, orgId: string, { selector, maxDesktops }: Q
   return rows[0]!.full
 }
 
-/** The organisation's desktops that are not destroyed: all, and those that each quota selects. */
-export async function count(db: Db, orgId: string, quotas: readonly Quota[]): Promise<{ all: number; each: number[] }> {
+/** The desktops that are not destroyed and that the credential reaches: all, and those that each quota selects. */
+export async function count(
+  db: Db,
+  { orgId, scope }: Reach,
+  quotas: readonly Quota[],
+): Promise<{ all: number; each: number[] }> {
   const values: unknown[] = [orgId]
+  const value = (given: unknown) => `$${values.push(given)}`
   const counts = quotas.map(({ selector }) => {
-    const isSelected = selected(selector, 'd.labels', (given) => `$${values.push(given)}`)
+    const isSelected = selected(selector, 'd.labels', value)
     return `count(*) filter (where ${isSelected})`
   })
   const { rows } = await db.query<{ all: number; each: number[] }>(
     `select count(*)::int as "all", array[${counts.join(', ')}]::int[] as each
-     from desktops d where d.org_id = $1 and d.state <> 'destroyed'`,
+     from desktops d where d.org_id = $1 and d.state <> 'destroyed' and ${admittedBy(scope, 'd', value)}`,
     values,
   )
   return rows[0]!

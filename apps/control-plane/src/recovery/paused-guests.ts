@@ -7,6 +7,7 @@ import type { Pool } from '../db/pool.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as store from '../desktops/store.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import { needsWake } from './rejoin.ts'
 
 export interface PausedGuestsOptions {
@@ -29,7 +30,7 @@ export class PausedGuests {
   async hibernate({ id, orgId, generation, hostId: host }: DesktopRow): Promise<void> {
     const { desktops, log } = this.#options
     try {
-      await desktops.request({ orgId }, id, 'hibernate', {
+      await desktops.request(wholeOrg(orgId), id, 'hibernate', {
         key: null,
         fingerprint: Buffer.alloc(0),
         requestId: newId(),

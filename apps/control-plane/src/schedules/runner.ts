@@ -8,6 +8,7 @@ import * as store from '../desktops/plan-store.ts'
 import type { Desktops } from '../desktops/service.ts'
 import { noteOfDesktop } from '../events/noted.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import { type Due, judge, lookAt, type SkipReason, type Verdict } from './judge.ts'
 
 export interface SchedulesOptions {
@@ -78,7 +79,7 @@ export class Schedules {
       discardMemory: false,
     }
     const note: Note = (tx) => this.#note(tx, row, verdict)
-    await this.#options.desktops.request({ orgId: row.orgId }, row.id, kind, transition, note)
+    await this.#options.desktops.request(wholeOrg(row.orgId), row.id, kind, transition, note)
   }
 
   #settle(row: PlanRow, verdict: Verdict): Promise<void> {

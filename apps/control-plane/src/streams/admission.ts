@@ -42,7 +42,8 @@ export function admit(
     // A page that lost its connection just before the desktop fell asleep may wait for it, too.
     if (no?.code === screenCloses.asleep && standing.isHeld && returns(standing, hash)) await store.wait(tx, screen)
     if (no) return no
-    if ((await principals.withdrawn([standing.holder], tx)).size > 0) return endings.revoked
+    const desktop = { id: screen.desktopId, labels: standing.desktop.labels }
+    if (!(await principals.standing([standing.holder], tx)).reaches(standing.holder, desktop)) return endings.revoked
     const { generation, hostId } = standing.desktop
     const { token: ticket, hash: ticketHash } = makeToken()
     const sessionId = newId()

@@ -20,6 +20,7 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
     {
       schema: {
         operationId: 'openStream',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'screen',
         summary: 'Claim a desktop’s screen and get a URL that shows it',

@@ -12,7 +12,7 @@ import { asUpgradeRefusal } from '../agents/handshakes.ts'
 import type { Links } from '../agents/links.ts'
 import type { Pool } from '../db/pool.ts'
 import { hashOf, tokenForm } from '../principals/random-tokens.ts'
-import type { Principals } from '../principals/service.ts'
+import type { Principals, Standing } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOn, endings } from './endings.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
@@ -233,10 +233,10 @@ export class Screens {
     const { pool, principals, log } = this.#options
     try {
       const known = new Map((await store.watched(pool, ids)).map((one) => [one.sessionId, one]))
-      const withdrawn = await principals.withdrawn([...known.values()].map(({ holder }) => holder))
+      const standing = await principals.standing([...known.values()].map(({ holder }) => holder))
       for (const session of sessions) {
         const now = known.get(session.admission.sessionId)
-        const ending = endingNow(now, withdrawn, session.admission)
+        const ending = endingNow(now, standing, session.admission)
         if (ending) this.#end(session, ending)
       }
       await this.#renew(ids)
@@ -254,12 +254,12 @@ export class Screens {
 
 function endingNow(
   now: store.Watched | undefined,
-  withdrawn: Set<string>,
+  standing: Standing,
   opened: { generation: number; hostId: string },
 ): Ending | undefined {
   if (!now) return endings.takenOver
   if (now.expired) return endings.expired
-  return withdrawn.has(now.holder) ? endings.revoked : endingOn(now, opened)
+  return standing.reaches(now.holder, now.desktop) ? endingOn(now, opened) : endings.revoked
 }
 
 /** If several protocols are offered, the first is used. */

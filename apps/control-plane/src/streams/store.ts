@@ -1,5 +1,5 @@
 // The tables of claims on screens and of the tokens that open them. No other module writes them.
-import type { DesktopState, StreamClaim } from '@dormouse/contract'
+import type { DesktopState, Labels, StreamClaim } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 /** A desktop's screen, and the claim on it. */
@@ -144,7 +144,7 @@ export interface Standing extends Hold {
   waits: boolean
   /** The holder's access token has expired. */
   expired: boolean
-  desktop: { state: DesktopState; generation: number; hostId: string | null }
+  desktop: { state: DesktopState; generation: number; hostId: string | null; labels: Labels }
 }
 
 /** The claim, locked, with its desktop's state; undefined if it was never claimed. */
@@ -154,7 +154,7 @@ export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promis
        c.held_until > clock_timestamp() as "isHeld", c.ticket_hash as "ticketHash",
        c.previous_hash as "previousHash", coalesce(c.waits_until > clock_timestamp(), false) as waits,
        coalesce(c.good_until <= clock_timestamp(), false) as expired,
-       json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
+       json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id, 'labels', d.labels) as desktop
      from stream_claims c join desktops d on d.id = c.desktop_id
      where c.desktop_id = $1 and c.claim = $2 for update of c`,
     [desktopId, claim],
@@ -237,13 +237,15 @@ export interface Watched {
   state: DesktopState
   generation: number
   hostId: string | null
+  desktop: { id: string; labels: Labels }
 }
 
 /** The sessions that still have their claim, with their desktops' states. */
 export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> {
   const { rows } = await db.query<Watched>({
-    name: 'streams-watched-on',
+    name: 'streams-watched-labels',
     text: `select c.session_id as "sessionId", c.holder, d.state, d.generation, d.host_id as "hostId",
+             json_build_object('id', d.id, 'labels', d.labels) as desktop,
              coalesce(c.good_until <= clock_timestamp(), false) as expired
            from stream_claims c join desktops d on d.id = c.desktop_id where c.session_id = any($1)`,
     values: [sessionIds],

@@ -3,6 +3,7 @@ import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Pool } from '../db/pool.ts'
 import type { Desktops } from '../desktops/service.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import { Rotation } from '../reconcile/rotation.ts'
 
 export interface SuspensionsOptions {
@@ -51,7 +52,7 @@ export class Suspensions {
     const { desktops, log } = this.#options
     this.#tried.set(id, performance.now())
     try {
-      await desktops.request({ orgId }, id, 'hibernate', {
+      await desktops.request(wholeOrg(orgId), id, 'hibernate', {
         key: null,
         fingerprint: Buffer.alloc(0),
         requestId: newId(),

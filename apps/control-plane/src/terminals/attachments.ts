@@ -6,6 +6,7 @@ import {
   attachInputMaxBytes,
   attachQuery,
   id,
+  matches,
   newId,
   Refusal,
   refusals,
@@ -27,6 +28,7 @@ import type { Execs } from '../guest/execs.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { rateLimitHeaders } from '../http/problems.ts'
 import { refuseUnknown } from '../http/unknown-fields.ts'
+import { requireRight } from '../principals/rights.ts'
 import type { Principals } from '../principals/service.ts'
 import { hangUp } from '../streams/relay.ts'
 import { type CredentialLimits, customerOf, protocolFor, wakeWishOfUpgrade } from './credentials.ts'
@@ -103,6 +105,7 @@ export class Attachments {
       const { principals, awakener, limits } = this.#options
       const caller = await customerOf(request, principals, limits)
       const parts = partsOf(request)
+      requireRight(caller, 'use')
       const asking = { caller, desktopId: parts.desktopId, requestId: newId() }
       const awaken = awakener.for({
         ...{ ...asking, class: 'exec', wish: wakeWishOfUpgrade(request) },
@@ -177,15 +180,20 @@ export class Attachments {
   async #check(): Promise<void> {
     if (this.#isChecking || this.#open.size === 0) return
     this.#isChecking = true
-    const { principals, log } = this.#options
+    const { principals, desktops, log } = this.#options
     try {
       const all = [...this.#open]
       const subjects = all.flatMap(({ attachment }) => attachment.asking.caller.subject ?? [])
       const withdrawn = await principals.withdrawn([...new Set(subjects)])
+      const limited = all.filter(({ attachment }) => attachment.asking.caller.scope?.selector)
+      const labels = await desktops.labelsOf(limited.map(({ attachment }) => attachment.asking.desktopId))
       for (const open of all) {
-        const { subject, goodUntil } = open.attachment.asking.caller
+        const { caller, desktopId } = open.attachment.asking
+        const { subject, goodUntil, scope } = caller
         if (subject !== null && withdrawn.has(subject)) this.#end(open, endings.revoked)
         else if (goodUntil !== null && goodUntil < Date.now()) this.#end(open, endings.expired)
+        else if (scope?.selector && !matches(scope.selector, labels.get(desktopId) ?? {}))
+          this.#end(open, endings.revoked)
       }
     } catch (err) {
       log.warn({ err }, 'the credentials of open sockets could not be checked')

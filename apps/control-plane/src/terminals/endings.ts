@@ -15,8 +15,11 @@ const again = 'attach again from the last offset'
 const table = {
   asleep: { code: asleep, why: `the desktop is not awake; wake it, then ${again}` },
   destroyed: { code: destroyed, why: 'the desktop was destroyed' },
-  revoked: { code: revoked, why: 'the credential behind this connection was revoked' },
-  expired: { code: revoked, why: `the access token behind this connection has expired; ${again} with another` },
+  revoked: {
+    code: revoked,
+    why: 'the credential behind this connection was revoked, or no longer reaches the desktop',
+  },
+  expired: { code: revoked, why: `the credential behind this connection has expired; ${again} with another` },
   hostLost: { code: hostLost, why: `the connection to the exec was lost; ${again}` },
   moved: { code: moved, why: `the desktop has moved to another host; ${again}` },
   deleted: { code: deleted, why: 'the exec was deleted' },

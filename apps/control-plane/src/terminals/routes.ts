@@ -14,6 +14,7 @@ export function attachRoutes(app: App, { execs }: { execs: Pick<Execs, 'get'> })
       exposeHeadRoute: false,
       schema: {
         operationId: 'attachExec',
+        right: 'use',
         tags: ['Guest'],
         wakes: 'exec',
         summary: 'Join an exec over a WebSocket',

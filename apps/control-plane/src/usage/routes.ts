@@ -15,6 +15,7 @@ export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
     {
       schema: {
         operationId: 'getUsage',
+        right: 'see',
         tags: ['Usage'],
         summary: 'Sum up what the organisation’s desktops used between two times',
         querystring: usageQuery,

@@ -12,7 +12,7 @@ import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
 import * as operations from '../operations/store.ts'
-import type { Customer } from '../principals/service.ts'
+import { type Choice, chosen, type Reach } from '../principals/scope.ts'
 import { Rotation } from '../reconcile/rotation.ts'
 import { type Difference, differences, nameOf } from './differences.ts'
 import { totalsOf } from './totals.ts'
@@ -76,22 +76,18 @@ export class Usage {
   }
 
   /** The seconds of each desktop in the span and their sums; undefined if there are too many rows for one response. */
-  async query({ orgId }: Customer, span: Span, selector: Selector | null): Promise<UsageJson | undefined> {
+  async query(caller: Reach, span: Span, selector: Selector | null): Promise<UsageJson | undefined> {
     const rows = await retryWhileUnavailable(() =>
-      ledger.used(this.#options.pool, { orgId, ...span, selector, limit: atOnceMax + 1 }),
+      ledger.used(this.#options.pool, { ...reached(caller, selector), ...span, limit: atOnceMax + 1 }),
     )
     if (rows.length > atOnceMax) return undefined
     return { ...span, desktops: rows.map(usedToJson), totals: totalsOf(rows).map(inSeconds) }
   }
 
   /** The same for any number of rows, as a snapshot. */
-  queryAll(
-    { orgId }: Customer,
-    span: Span,
-    selector: Selector | null,
-    gone: AbortSignal,
-  ): Promise<Pages<ledger.UsedMs>> {
-    return this.#options.longReads.open(orgId, ledger.usedQuery({ orgId, ...span, selector, limit: null }), gone)
+  queryAll(caller: Reach, span: Span, selector: Selector | null, gone: AbortSignal): Promise<Pages<ledger.UsedMs>> {
+    const query = ledger.usedQuery({ ...reached(caller, selector), ...span, limit: null })
+    return this.#options.longReads.open(caller.orgId, query, gone)
   }
 
   /** A heartbeat proves that its desktops run. Only the leader stores it: every replica receives the same heartbeat. */
@@ -193,6 +189,12 @@ function wrongBy(difference: Difference): Found {
       : 'the ledger counts a desktop as awake that its host does not run'
   return { subject: nameOf(difference), hostId, desktopId, what: text, facts }
 }
+
+/** What the caller reaches of what the request selects. */
+const reached = ({ orgId, scope }: Reach, selector: Selector | null): Choice & { orgId: string } => ({
+  orgId,
+  ...chosen(scope, { selector, desktopId: null })!,
+})
 
 export const usedToJson = (row: ledger.UsedMs) => ({ desktop_id: row.desktopId, ...inSeconds(row) })
 

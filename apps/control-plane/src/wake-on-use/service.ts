@@ -5,6 +5,7 @@ import { isWakeable } from '../desktops/states.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import type { Awaken, Use } from '../guest/awaken.ts'
 import { isSettled, type OperationRow } from '../operations/store.ts'
+import { requireRight } from '../principals/rights.ts'
 import { ensured, type WantedWakes } from './wanted.ts'
 
 export interface WakesOnUseOptions {
@@ -24,8 +25,9 @@ export class WakesOnUse {
     this.#options = options
   }
 
-  /** For one call: wakes its desktop, a few times at most. */
+  /** For one call: wakes its desktop, a few times at most. Refuses if the call asks for that without the right to it. */
   awakenFor(use: Use): Awaken {
+    if (use.wish === 'allow') requireRight(use.caller, 'power')
     let [wakes, waitedMs] = [0, 0]
     return async (error) => {
       if (!isAsleep(error) || use.hasAnswered() || wakes++ >= mostWakes) return false
@@ -88,6 +90,8 @@ export class WakesOnUse {
 const isAsleep = (error: unknown): boolean =>
   error instanceof Refusal && (error.code === 'not_awake' || error.code === 'guest_suspended')
 
-/** Whether this call of this caller wakes this desktop. */
-const mayWake = ({ wish, class: use }: Use, { wakeOn, state }: DesktopRow): boolean =>
-  isWakeable(state) && (wish === 'allow' || (wish === undefined && wakeOn.includes(use)))
+/** Whether this call of this caller wakes this desktop. Without the right to wake it, the desktop stays asleep. */
+const mayWake = ({ caller, wish, class: use }: Use, { wakeOn, state }: DesktopRow): boolean =>
+  isWakeable(state) &&
+  (caller.can?.includes('power') ?? true) &&
+  (wish === 'allow' || (wish === undefined && wakeOn.includes(use)))

@@ -8,6 +8,7 @@ import type { Desktops, TransitionRequest } from '../desktops/service.ts'
 import type { Use } from '../guest/awaken.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { type OperationRow, read } from '../operations/store.ts'
+import { wholeOrg } from '../principals/scope.ts'
 import * as store from './store.ts'
 
 export interface WantedWakesOptions {
@@ -81,7 +82,7 @@ export class WantedWakes {
     const note: Note = (tx, _desktop, details) =>
       store.answer(tx, id, { operationId: String(details?.operation_id), refusal: null })
     try {
-      await desktops.request({ orgId }, desktopId, 'wake', ensured(requestId), note)
+      await desktops.request(wholeOrg(orgId), desktopId, 'wake', ensured(requestId), note)
     } catch (error) {
       if (!(error instanceof Refusal) || refusals[error.code].status === 503) throw error
       const { code, detail, extra } = error

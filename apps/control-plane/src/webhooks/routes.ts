@@ -44,6 +44,7 @@ export function webhookRoutes(app: App, options: WebhookRoutesOptions): void {
     {
       schema: {
         operationId: 'createWebhook',
+        right: 'admin',
         tags,
         summary: 'Send events to a URL',
         description:
@@ -68,6 +69,7 @@ export function webhookRoutes(app: App, options: WebhookRoutesOptions): void {
     {
       schema: {
         operationId: 'listWebhooks',
+        right: 'admin',
         tags,
         summary: 'List the organisation’s webhooks, newest first',
         response: { 200: webhookListJson },
@@ -82,6 +84,7 @@ export function webhookRoutes(app: App, options: WebhookRoutesOptions): void {
     {
       schema: {
         operationId: 'getWebhook',
+        right: 'admin',
         tags,
         summary: 'Read a webhook',
         params,
@@ -105,6 +108,7 @@ function changeRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptions):
     {
       schema: {
         operationId: 'changeWebhook',
+        right: 'admin',
         tags,
         summary: 'Change, disable or enable a webhook',
         description: 'Another URL holds for each attempt from now on, other types for each event.',
@@ -126,6 +130,7 @@ function changeRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptions):
     {
       schema: {
         operationId: 'deleteWebhook',
+        right: 'admin',
         tags,
         summary: 'Remove a webhook',
         params,
@@ -147,6 +152,7 @@ function secretRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptions):
     {
       schema: {
         operationId: 'rotateWebhookSecret',
+        right: 'admin',
         tags,
         summary: 'Replace a webhook’s secret or key',
         description: 'For a while each delivery is signed with the new one and with those of before.',
@@ -173,6 +179,7 @@ function secretRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptions):
     {
       schema: {
         operationId: 'testWebhook',
+        right: 'admin',
         tags,
         summary: 'Send a test to a webhook',
         description: 'An event of the type `webhook.test`, which is tried once.',
@@ -195,6 +202,7 @@ function deliveryRoutes(app: App, { webhooks }: WebhookRoutesOptions): void {
     {
       schema: {
         operationId: 'listWebhookDeliveries',
+        right: 'admin',
         tags,
         summary: 'List the deliveries of a webhook, newest first',
         params,
@@ -222,6 +230,7 @@ function deliveryRoutes(app: App, { webhooks }: WebhookRoutesOptions): void {
     {
       schema: {
         operationId: 'getWebhookDelivery',
+        right: 'admin',
         tags,
         summary: 'Read a delivery',
         params: deliveryParams,
@@ -240,6 +249,7 @@ function redeliveryRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptio
     {
       schema: {
         operationId: 'redeliverWebhookDelivery',
+        right: 'admin',
         tags,
         summary: 'Send a delivery again',
         params: deliveryParams,
@@ -260,6 +270,7 @@ function redeliveryRoutes(app: App, { webhooks, leadership }: WebhookRoutesOptio
     {
       schema: {
         operationId: 'redeliverWebhookDeliveries',
+        right: 'admin',
         tags,
         summary: 'Send all deliveries since a time again',
         params,

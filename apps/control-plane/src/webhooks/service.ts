@@ -20,6 +20,8 @@ import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
 import type { EventFeed } from '../events/feed.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import { notAllowed } from '../principals/rights.ts'
+import { isWithin, type Scope, scopeIn } from '../principals/scope.ts'
 import type { Customer } from '../principals/service.ts'
 import { checkUrl } from './addresses.ts'
 import * as budget from './budget.ts'
@@ -54,9 +56,10 @@ export class Webhooks {
 
   /** It gets events that are committed from now on. The answer is the only one with its secret. */
   async create(
-    { orgId }: Customer,
+    { orgId, scope }: Customer,
     { url, types, selector, signature }: NewWebhookParams,
   ): Promise<CreatedWebhookJson> {
+    requireWithin(scope, selector)
     const { leadership, feed, worker, allowPrivate, perOrg } = this.#options
     const checked = checkUrl(url, allowPrivate)
     const { seq: afterSeq } = await feed.now()
@@ -71,8 +74,9 @@ export class Webhooks {
     return { ...webhookToJson(row), secret: secretOf(row) }
   }
 
-  async list({ orgId }: Customer): Promise<WebhookJson[]> {
-    return (await retryWhileUnavailable(() => store.list(this.#options.pool, orgId))).map((row) => webhookToJson(row))
+  async list({ orgId, scope }: Customer): Promise<WebhookJson[]> {
+    const rows = await retryWhileUnavailable(() => store.list(this.#options.pool, orgId))
+    return rows.filter((row) => isReached(scope, row)).map((row) => webhookToJson(row))
   }
 
   async show(caller: Customer, id: string): Promise<WebhookJson> {
@@ -80,18 +84,20 @@ export class Webhooks {
   }
 
   /** An enabled one begins with the events from now on, and with what waited. */
-  async change({ orgId }: Customer, id: string, body: z.output<typeof changeWebhookBody>): Promise<WebhookJson> {
+  async change(caller: Customer, id: string, body: z.output<typeof changeWebhookBody>): Promise<WebhookJson> {
     const { leadership, feed, worker, allowPrivate } = this.#options
     const url = body.url === undefined ? undefined : checkUrl(body.url, allowPrivate)
     const { seq: afterSeq } = await feed.now()
     const row = await leadership.transaction(async (tx) => {
-      const before = (await store.lock(tx, orgId, id)) ?? refuseNotFound()
+      const before = await this.#lock(tx, caller, id)
       const enabled = body.enabled ?? before.enabled
+      const selector = selectorOf(body, before)
+      requireWithin(caller.scope, selector)
       return store.put(tx, {
         ...before,
         url: url ?? before.url,
         types: body.types === undefined ? before.types : (body.types as string[] | null),
-        selector: selectorOf(body, before),
+        selector,
         enabled,
         disabledReason: enabled ? null : (before.disabledReason ?? 'requested'),
         ...(url !== undefined && url !== before.url && { failingSince: null }),
@@ -103,27 +109,28 @@ export class Webhooks {
     return webhookToJson(row)
   }
 
-  async remove({ orgId }: Customer, id: string): Promise<void> {
+  async remove(caller: Customer, id: string): Promise<void> {
     await this.#options.leadership.transaction(async (tx) => {
-      if (!(await store.remove(tx, orgId, id))) refuseNotFound()
+      await this.#lock(tx, caller, id)
+      if (!(await store.remove(tx, caller.orgId, id))) refuseNotFound()
     })
   }
 
   /** A new secret or key. For a while deliveries are also signed with those of before. */
-  async rotate({ orgId }: Customer, id: string, keepMs: number): Promise<CreatedWebhookJson> {
+  async rotate(caller: Customer, id: string, keepMs: number): Promise<CreatedWebhookJson> {
     const row = await this.#options.leadership.transaction(async (tx) => {
-      const before = (await store.lock(tx, orgId, id)) ?? refuseNotFound()
+      const before = await this.#lock(tx, caller, id)
       return store.put(tx, { ...before, keys: rotated(before.keys, makeKey(before.signature), new Date(), keepMs) })
     })
     return { ...webhookToJson(row), secret: secretOf(row) }
   }
 
   /** Queues one delivery of the type `webhook.test`, which is tried once. */
-  async test({ orgId }: Customer, id: string): Promise<DeliveryJson> {
+  async test(caller: Customer, id: string): Promise<DeliveryJson> {
     const delivery = testOf(id, new Date())
     const row = await this.#options.leadership.transaction(async (tx) => {
-      requireEnabled((await store.lock(tx, orgId, id)) ?? refuseNotFound())
-      await takeOne(tx, orgId)
+      requireEnabled(await this.#lock(tx, caller, id))
+      await takeOne(tx, caller.orgId)
       await deliveries.insert(tx, [delivery])
       return (await deliveries.find(tx, id, delivery.id))!
     })
@@ -144,9 +151,9 @@ export class Webhooks {
   }
 
   /** Sends it again, with all its attempts before it. */
-  async redeliver({ orgId }: Customer, id: string, deliveryId: string): Promise<DeliveryJson> {
+  async redeliver(caller: Customer, id: string, deliveryId: string): Promise<DeliveryJson> {
     const row = await this.#options.leadership.transaction(async (tx) => {
-      requireEnabled((await store.lock(tx, orgId, id)) ?? refuseNotFound())
+      requireEnabled(await this.#lock(tx, caller, id))
       return (await deliveries.repeat(tx, id, deliveryId)) ?? refuseNotFound()
     })
     this.#options.worker.nudgeLater(id)
@@ -154,18 +161,36 @@ export class Webhooks {
   }
 
   /** Sends again what has settled, of events since that time: the oldest first, a limited number at once. */
-  async redeliverSince({ orgId }: Customer, id: string, { since, state }: RedeliverBody): Promise<RedeliveredJson> {
+  async redeliverSince(caller: Customer, id: string, { since, state }: RedeliverBody): Promise<RedeliveredJson> {
     const { count, more } = await this.#options.leadership.transaction(async (tx) => {
-      requireEnabled((await store.lock(tx, orgId, id)) ?? refuseNotFound())
+      requireEnabled(await this.#lock(tx, caller, id))
       return deliveries.repeatSince(tx, id, { since, state: state ?? null, limit: redeliverMax })
     })
     this.#options.worker.nudgeLater(id)
     return { count, more_since: more?.toISOString() ?? null }
   }
 
-  async #find({ orgId }: Customer, id: string): Promise<store.WebhookRow> {
-    return (await retryWhileUnavailable(() => store.find(this.#options.pool, orgId, id))) ?? refuseNotFound()
+  async #find({ orgId, scope }: Customer, id: string): Promise<store.WebhookRow> {
+    const row = await retryWhileUnavailable(() => store.find(this.#options.pool, orgId, id))
+    return row && isReached(scope, row) ? row : refuseNotFound()
   }
+
+  async #lock(tx: Tx, { orgId, scope }: Customer, id: string): Promise<store.WebhookRow> {
+    const row = await store.lock(tx, orgId, id)
+    return row && isReached(scope, row) ? row : refuseNotFound()
+  }
+}
+
+/** A webhook exists for the credentials whose desktops it can be about, and for no others. */
+const isReached = (scope: Scope | null, { selector }: Pick<store.WebhookRow, 'selector'>): boolean =>
+  isWithin(scopeIn({ selector, desktopId: null }), scope)
+
+function requireWithin(scope: Scope | null, selector: string | null): void {
+  if (isReached(scope, { selector })) return
+  const why = scope?.selector
+    ? `the webhook’s selector must hold every term of the credential’s, \`${selectorText(scope.selector)}\``
+    : 'the credential is for one desktop, and makes no webhooks'
+  throw notAllowed('admin', why)
 }
 
 function requireEnabled({ enabled }: store.WebhookRow): void {

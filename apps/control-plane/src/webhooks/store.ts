@@ -25,7 +25,8 @@ export interface WebhookRow {
   updatedAt: Date
 }
 
-const columns = `id, org_id as "orgId", url, types, selector, signature, keys, after_seq as "afterSeq", last_sequence as "lastSequence",
+/** Release 0.1.0 knows no selectors. It reads `types` alone, and sends nothing of what has a selector. */
+const columns = `id, org_id as "orgId", url, case when selector is null then types else selected_types end as types, selector, signature, keys, after_seq as "afterSeq", last_sequence as "lastSequence",
   enabled, disabled_reason as "disabledReason", disabled_at as "disabledAt", failing_since as "failingSince",
   created_at as "createdAt", updated_at as "updatedAt"`
 
@@ -39,8 +40,8 @@ export async function insert(db: Db, webhook: NewWebhook, most: number): Promise
   // Two creations of one organisation are counted one after the other.
   await db.query('select 1 from organisations where id = $1 for no key update', [webhook.orgId])
   const { rows } = await db.query<WebhookRow>(
-    `insert into webhooks (id, org_id, url, types, signature, keys, after_seq, selector)
-     select $1, $2, $3, $4, $5, $6, $7, $9
+    `insert into webhooks (id, org_id, url, types, signature, keys, after_seq, selector, selected_types)
+     select $1, $2, $3, case when $9::text is null then $4::text[] else '{}' end, $5, $6, $7, $9, $4
      where (select count(*) from webhooks where org_id = $2 and deleted_at is null) < $8
      returning ${columns}`,
     [
@@ -89,7 +90,7 @@ export async function findEnabled(db: Db, id: string): Promise<WebhookRow | unde
 /** Stores what a caller may change. */
 export async function put(db: Db, webhook: WebhookRow): Promise<WebhookRow> {
   const { rows } = await db.query<WebhookRow>(
-    `update webhooks set url = $2, types = $3, keys = $4, after_seq = $5, enabled = $6, disabled_reason = $7,
+    `update webhooks set url = $2, types = case when $9::text is null then $3::text[] else '{}' end, selected_types = $3, keys = $4, after_seq = $5, enabled = $6, disabled_reason = $7,
        disabled_at = case when $6 then null else coalesce(disabled_at, clock_timestamp()) end,
        failing_since = $8, selector = $9, updated_at = clock_timestamp()
      where id = $1 returning ${columns}`,

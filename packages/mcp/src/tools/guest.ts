@@ -58,6 +58,7 @@ export const readOutput = tool({
   description:
     'Reads on in the output of a command in the background, and returns whether it still runs. Waits up to wait_secs for new output or its end.',
   grant: 'see',
+  needs: 'use',
   onDesktop: true,
   idempotent: true,
   input: {
@@ -157,6 +158,7 @@ export const readFile = tool({
   title: 'Read a file',
   description: `Reads text from a file of an awake desktop, at most ${readMaxBytes} bytes in a call.`,
   grant: 'see',
+  needs: 'use',
   onDesktop: true,
   needsAwake: true,
   idempotent: true,
@@ -219,6 +221,7 @@ export const listFiles = tool({
   title: 'List files',
   description: `Lists the entries of a folder of an awake desktop: type, size and path, at most ${listed}.`,
   grant: 'see',
+  needs: 'use',
   onDesktop: true,
   needsAwake: true,
   idempotent: true,

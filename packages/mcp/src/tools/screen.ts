@@ -15,6 +15,7 @@ export const seeScreen = tool({
   title: 'Look at the screen',
   description: 'Takes a picture of the screen of an awake desktop.',
   grant: 'see',
+  needs: 'use',
   onDesktop: true,
   needsAwake: true,
   idempotent: true,
