@@ -2,7 +2,7 @@
 // their tiers and without. Emulated guests on a host with control groups, whose uplink carries 40 Mbit/s.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Desktop } from '@dormouse/client'
-import { enableCgroups } from '../../real/parts/cgroups.ts'
+import { enableCgroups, removeCgroups } from '../../real/parts/cgroups.ts'
 import { Instance } from '../../real/parts/instance.ts'
 import { NetworkedHost } from '../../real/parts/networked-host.ts'
 import { makeNetworkedImage, networkedDesktop, networkedImagesDir } from '../../real/parts/networked-image.ts'
@@ -70,6 +70,7 @@ export const neighbours: Subject = {
   seconds: { fixed: 150, perRound: 90 },
   run: async ({ rounds }) => {
     await makeNetworkedImage()
+    using _groups = { [Symbol.dispose]: removeCgroups }
     await using instance = await Instance.start(settings, ['--simulated', '1', '--no-tour'])
     await using networked = await NetworkedHost.start(instance, networkedImagesDir)
     await enableCgroups(networked.libvirtd)
