@@ -52,6 +52,7 @@ const testNeeds: Need[] = [
     packages: ['postgresql', 'postgresql-client'],
     why: 'writes and restores a backup, for the tests',
   },
+  { files: program('restic'), packages: ['restic'], why: 'copies desktops into vaults, for the tests' },
   { files: program('strip'), packages: ['binutils'], why: 'makes Debian packages, for the tests' },
   { files: program('perl'), packages: ['perl-base'], why: 'sends hostile packets, for the tests' },
   {

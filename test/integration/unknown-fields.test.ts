@@ -106,7 +106,7 @@ test('the nearest known name is suggested, at every depth', async () => {
       'stat',
       'unknown query parameter "stat"; did you mean "state"?',
     ],
-    [() => stack.api('GET', `${at}?wait=true`), 'wait', 'this route takes no query parameter; leave it out'],
+    [() => stack.api('GET', `${at}/idle?wait=true`), 'wait', 'this route takes no query parameter; leave it out'],
     [() => stack.api('POST', `${at}/wake?wiat=true`), 'wiat', 'did you mean "wait"?'],
     [
       () => stack.api('POST', `${at}/input`, { body: { actions: [{ type: 'click', x: 1, y: 1, buton: 'left' }] } }),

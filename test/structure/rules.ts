@@ -25,6 +25,7 @@ export const layerPlans: readonly LayerPlan[] = [
         'recovery',
         'removals',
         'bulk',
+        'copies',
         'drains',
         'figures',
         'upgrades',
@@ -62,13 +63,14 @@ export const layerPlans: readonly LayerPlan[] = [
     src: 'apps/agent/src',
     layers: [
       ['mechanics'],
-      ['images', 'enrolment', 'streams', 'transfer', 'upgrades'],
+      ['images', 'enrolment', 'streams', 'transfer', 'upgrades', 'vaults'],
       ['driver'],
       ['scripts'],
       ['ssh', 'guest-agent'],
       ['guest', 'input'],
       ['desktops'],
       ['moves'],
+      ['copies'],
       ['commands'],
       ['telemetry'],
       [

@@ -11,6 +11,7 @@ const root = join(import.meta.dirname, '../..')
 const app = join(root, 'apps/control-plane')
 const wings = [
   'bulk',
+  'copies',
   'drains',
   'figures',
   'idle',

@@ -13,6 +13,9 @@ import { lookAtControlPlane, type Reached } from './enrolment/reach.ts'
 import { requireSafe } from './enrolment/transport.ts'
 import { whyUnreachable } from './enrolment/unreachable.ts'
 import { ImageStore } from './images/store.ts'
+import { Repository } from './vaults/repository.ts'
+import { VaultError } from './vaults/restic.ts'
+import { readVaults, type Vault } from './vaults/vault-files.ts'
 
 export interface CheckOptions {
   config: AgentConfig
@@ -24,6 +27,7 @@ export interface CheckOptions {
 const gib = 1024 ** 3
 const dayMs = 86_400_000
 const certificateWarnsDays = 21
+const vaultMs = 30_000
 const clockWarnsMs = 2_000
 const clockFailsMs = 3_600_000
 const minima = { libvirt: '8', qemu: '6', memoryBytes: gib }
@@ -56,6 +60,7 @@ export async function checksOf({ config, controlPlanes, allowHttp }: CheckOption
     ...(looked ? onLibvirt(config, looked) : []),
     ...foldersIn(config).map(([name, path, needs]) => ({ name, look: () => folder(path, needs) })),
     { name: 'images', look: () => images(config) },
+    ...(await vaultsIn(config)),
   ]
 }
 
@@ -232,6 +237,30 @@ async function images(config: AgentConfig): Promise<Finding> {
   return names.length > 0
     ? ok(names.join(', '))
     : warning('none', `copy one into ${images}, or let hosts fetch it: \`dormouse admin image\``)
+}
+
+/** None is no fault: then desktops are not copied. */
+async function vaultsIn({ vaultDir, stateDir }: AgentConfig): Promise<Check[]> {
+  const { vaults, refused } = await readVaults(vaultDir)
+  return [
+    ...vaults.map((vault) => ({ name: `vault ${vault.name}`, look: () => lookAtVault(vault, stateDir) })),
+    ...refused.map(({ name, why }) => ({
+      name: `vault ${name}`,
+      look: async () => failed(why, `correct the file in ${vaultDir}`),
+    })),
+  ]
+}
+
+async function lookAtVault(vault: Vault, stateDir: string): Promise<Finding> {
+  const cacheDir = nearest(join(stateDir, 'vault-cache'))
+  try {
+    await new Repository({ vault, cacheDir }).look(AbortSignal.timeout(vaultMs))
+    return ok('it answers, and the password is right')
+  } catch (error) {
+    if (!(error instanceof VaultError)) throw error
+    if (error.trouble === 'missing') return warning('it has no repository yet', 'the first copy makes it')
+    return failed(error.message, `see the vault’s settings in ${vault.name}.env`)
+  }
 }
 
 const canRun = (file: string): boolean => {

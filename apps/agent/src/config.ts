@@ -143,6 +143,15 @@ export const configSchema = z.object({
     'DORMOUSE_AGENT_MOVE_MIBPS',
     'MiB a second that moves to other hosts may use together, and as many those to this host; by default no limit',
   ),
+  vaultDir: setting(
+    'DORMOUSE_AGENT_VAULT_DIR',
+    'folder with a file for each vault, such as main.env, that has the environment of restic: RESTIC_REPOSITORY, RESTIC_PASSWORD or RESTIC_PASSWORD_FILE, and what the repository’s server needs; DORMOUSE_SFTP_COMMAND for the ssh of an SFTP repository',
+    path.default('/etc/dormouse/vaults'),
+  ),
+  vaultMibps: limit(
+    'DORMOUSE_AGENT_VAULT_MIBPS',
+    'MiB a second that a copy to or from a vault may use; by default no limit',
+  ),
   processors: setting(
     'DORMOUSE_AGENT_PROCESSORS',
     'number of processors to offer; by default all of the host’s; the control plane’s DORMOUSE_VCPUS_PER_PROCESSOR sets how many vCPUs share one',
@@ -270,6 +279,7 @@ export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir
     moves: isShort || !socketsDir ? usual : join(dirname(socketsDir), 'moves'),
     templates: join(disks, 'templates'),
     guestKeys: join(stateDir, 'guest-keys'),
+    vaultCache: join(stateDir, 'vault-cache'),
     upgrades: upgradeDir,
   }
 }

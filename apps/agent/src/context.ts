@@ -5,6 +5,7 @@ import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { Control } from './control.ts'
+import type { CopiesOptions } from './copies/copies.ts'
 import { ActivityReports } from './desktops/activity-reports.ts'
 import type { Journal } from './desktops/journal.ts'
 import { PhaseFilter } from './desktops/report.ts'
@@ -121,6 +122,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     leaderGraceMs: config.idleWithoutLeaderMs,
     warm: warmOf(config),
     templatesMiB: config.templatesMiB,
+    copies: copiesOf(config),
     thresholds: { cpuPercent: config.activeCpuPercent, networkKibps: config.activeNetworkKibps },
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
@@ -142,6 +144,12 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Enro
 }
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
+
+const copiesOf = (config: AgentConfig): CopiesOptions => ({
+  vaultsDir: config.vaultDir,
+  cacheDir: foldersOf(config).vaultCache,
+  ...(config.vaultMibps !== undefined && { limitKiBps: config.vaultMibps * 1_024 }),
+})
 
 function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions['warm'] {
   const maxMiB = Math.floor(((memoryMiB ?? totalmem() / mib) * warmPercent) / 100)
@@ -183,6 +191,7 @@ function connect(config: AgentConfig, identity: EnrolledHost, parts: Parts, tele
       upgradable: parts.rootUnit.isThere,
       ...(clockOffsetMs !== undefined && { clockOffsetMs }),
       ...(config.templatesMiB > 0 && { templates: parts.templates.facts }),
+      vaults: await parts.copies.names(),
     }),
   )
   const hostKey = new HostKey({

@@ -10,7 +10,10 @@ const firstTimeoutMs = 10_000
 const recentMs = 10_000
 
 /** What changes without the hypervisor. */
-type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm' | 'templates' | 'upgradable' | 'clockOffsetMs'>
+type OwnFacts = Pick<
+  HostFacts,
+  'imageDigests' | 'fetches' | 'warm' | 'templates' | 'upgradable' | 'clockOffsetMs' | 'vaults'
+>
 
 export class Facts {
   readonly #driver: Driver

@@ -1,9 +1,11 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
 import { freemem, totalmem } from 'node:os'
 import { join } from 'node:path'
+import type { DesktopId } from '@dormouse/contract'
 import { BytePace, type Failpoints, type Log, Semaphore } from '@dormouse/process'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
+import { Copies, type CopiesOptions } from './copies/copies.ts'
 import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
 import { ExecActivity } from './desktops/exec-activity.ts'
@@ -56,6 +58,8 @@ export interface PartsOptions {
   warm?: { maxMiB: number; maxAgeMs: number; hostMemory?: () => HostMemory } | undefined
   /** How much of the disk templates of images may fill; 0, which is the default, makes none. */
   templatesMiB?: number | undefined
+  /** Where copies of sleeping desktops go; nowhere by default. */
+  copies?: CopiesOptions | undefined
   /** When the fetch of an image has made too little progress. */
   fetchLimits?: ProgressLimits
   /** Above these, what a guest uses is activity. */
@@ -95,7 +99,8 @@ export async function makeParts({
   const digests = new Digests(memory, (err) => log.warn({ err }, 'a digest could not be computed'))
   const guests = guestsOf(driver, folders.guestKeys, guestLog)
   await driver.open(installationId)
-  const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
+  const copies = new Copies(shared.copies)
+  const turns: Turns = turnsOf(journal, copies, (desktopId) => watch.idle(desktopId))
   const moves = new HeldMoves<Held>()
   const listener = new MoveListener({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const activity = new Activity()
@@ -113,8 +118,7 @@ export async function makeParts({
     figures,
     inputs,
     screenClients,
-    fetcher,
-    moves,
+    ...{ fetcher, copies, moves },
     driver,
     journal,
     memory,
@@ -161,6 +165,10 @@ function looksAtGuests(deps: GuestLooks, thresholds: Thresholds) {
     guestTroubles: new GuestTroubles({ ...deps, fullDisks }),
   }
 }
+
+/** A turn stops the copy of its desktop. */
+const turnsOf = (journal: Journal, copies: Copies, idle: (desktopId: DesktopId) => void): Turns =>
+  new Turns(journal, { accepted: (desktopId) => copies.stop(desktopId), idle })
 
 /** The machine's memory, as the kernel reports it. */
 const machineMemory = (): HostMemory => ({ totalMiB: totalmem() / mib, availableMiB: freemem() / mib })

@@ -94,7 +94,7 @@ export function replayNote({ terminal }: Context, { idempotencyKey }: KeyOption)
 
 /** The compiler holds them to the SDK's type. */
 const eventTypes: Record<EventJson['type'], true> = {
-  ...{ 'desktop.state': true, 'desktop.moved': true },
+  ...{ 'desktop.state': true, 'desktop.moved': true, 'desktop.copied': true },
   ...{ 'desktop.destroy_soon': true, 'desktop.schedule_skipped': true },
   ...{ 'desktop.out_of_memory': true, 'desktop.disk_full': true },
   ...{ 'operation.pending': true, 'operation.running': true, 'operation.succeeded': true, 'operation.failed': true },

@@ -5,6 +5,7 @@ import { addAdmin } from './commands/admin.ts'
 import { addBulk } from './commands/bulk.ts'
 import { addClipboard } from './commands/clipboard.ts'
 import { addCompletion } from './commands/completion.ts'
+import { addCopies } from './commands/copies.ts'
 import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
@@ -103,6 +104,7 @@ export function createProgram(context: Context): Command {
   addOperations(program, context)
   addEvents(program, context)
   addIdle(program, context)
+  addCopies(program, context)
   addUsage(program, context)
   addTop(program, context)
   addWebhooks(program, context)

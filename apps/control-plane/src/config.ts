@@ -1,4 +1,5 @@
 // The settings, each with a default if one can work. Read once, at the start.
+import { copiesKept, vaultName } from '@dormouse/contract'
 import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { parseShares, usualText } from './desktops/shares.ts'
@@ -30,6 +31,14 @@ const toList = (text: string): string[] =>
     .split(',')
     .map((one) => one.trim())
     .filter(Boolean)
+
+function keepFrom(text: string, context: z.RefinementCtx) {
+  const pairs = toList(text).map((pair) => pair.split('='))
+  const parsed = copiesKept.safeParse(Object.fromEntries(pairs.map(([key, value]) => [key, Number(value)])))
+  if (parsed.success) return parsed.data
+  context.addIssue({ code: 'custom', message: 'must be such as last=3,daily=7,weekly=4' })
+  return z.NEVER
+}
 
 const tier = (name: string, fallback: string) =>
   setting(
@@ -127,6 +136,17 @@ const settings = z.object({
     'desktops that an organisation may have, not counting destroyed ones; `dormouse admin org limit` sets another number for one organisation',
     0,
   ),
+  vault: setting(
+    'DORMOUSE_VAULT',
+    'name of the vault to which desktops that sleep are copied; each host has its settings in DORMOUSE_AGENT_VAULT_DIR. By default nothing is copied',
+    vaultName.optional(),
+  ),
+  copiesKeep: setting(
+    'DORMOUSE_COPIES_KEEP',
+    'copies of a desktop that stay, where no policy of its organisation says otherwise: the newest, and the newest of each of the last days and weeks',
+    z.string().prefault('last=3,daily=7,weekly=4').transform(keepFrom),
+  ),
+  copyAfterMs: ms('DORMOUSE_COPY_AFTER_SECS', 10, 'how long a desktop has slept before it is copied'),
   tierSmall: tier('small', '1,512,10'),
   tierDefault: tier('default', '2,2048,20'),
   tierLarge: tier('large', '4,4096,40'),
@@ -148,6 +168,11 @@ const settings = z.object({
     'DORMOUSE_MOVE_DEADLINE_SECS',
     600,
     'how long a move to another host may take; progress extends it',
+  ),
+  restoreDeadlineMs: ms(
+    'DORMOUSE_RESTORE_DEADLINE_SECS',
+    3_600,
+    'how long a restore of a copy may take; progress extends it',
   ),
   moveRelayMibps: whole(
     'DORMOUSE_MOVE_RELAY_MIBPS',

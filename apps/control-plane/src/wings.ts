@@ -3,6 +3,7 @@
 import type { DesktopJson, Heartbeat, IdleRule, LastMetricsJson } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'
 import { openBulk } from './bulk/wing.ts'
+import { openCopies } from './copies/wing.ts'
 import type { Db } from './db/pool.ts'
 import { type LabelRules, noLabelRules } from './desktops/label-rules.ts'
 import { openDrains } from './drains/wing.ts'
@@ -24,6 +25,7 @@ import { openWebhooks } from './webhooks/wing.ts'
 
 const openers = {
   bulk: openBulk,
+  copies: openCopies,
   drains: openDrains,
   figures: openFigures,
   idle: openIdle,

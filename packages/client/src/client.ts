@@ -44,6 +44,7 @@ import {
   sendJson,
 } from './bodies.ts'
 import { bulkCalls } from './bulk.ts'
+import { copyCalls } from './copies.ts'
 import { InvalidRequestError } from './errors.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
@@ -175,6 +176,8 @@ export function createClient(options: ClientOptions) {
 
     /** One action on many desktops: a plan, with a row for each. */
     bulk: bulkCalls(http, newIdempotencyKey),
+    /** Copies of desktops in vaults, and the policies by which they are made. */
+    copies: copyCalls(http),
 
     /** Desktops, newest first unless `sort` is given: all of them, or a page if `limit` is given. */
     listDesktops: async (query: DesktopQuery = {}, call: CallOptions = {}): Promise<DesktopPage> =>

@@ -4,6 +4,7 @@ import { guestActivity, idleRule } from './activity.ts'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 import { moveState } from './moves.ts'
+import { vaultName, vaultsMax } from './vaults.ts'
 
 /** Raised when a frame's meaning changes. An agent with another version is refused and must be upgraded. */
 export const linkProtocol = 1
@@ -69,6 +70,8 @@ export const hostFacts = z.object({
   commit: said(100).optional(),
   /** By how much its clock is behind that of the replica that answered its last heartbeat. */
   clockOffsetMs: z.int().optional(),
+  /** Names of the vaults that it can copy desktops to. */
+  vaults: listOf(vaultName, vaultsMax).optional(),
   /** A unit on the host upgrades the agent when the control plane asks for it. */
   upgradable: z.boolean().optional(),
   driver: z.enum(['libvirt', 'simulated']),

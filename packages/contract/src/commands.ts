@@ -4,6 +4,8 @@ import { guestActivity, idleCondition } from './activity.ts'
 import { hostPublicKey, inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, listOf, said } from './bounds.ts'
 import { clipboardCommands } from './clipboard.ts'
+import { copyCommands } from './copies.ts'
+import { desktopSize, desktopSpec, fence } from './fence.ts'
 import { guestCommands } from './guest-calls.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
@@ -11,35 +13,8 @@ import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } fro
 import { metricsCommands } from './metrics.ts'
 import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
-import { shares } from './shares.ts'
 import { streamClaim } from './streams.ts'
 import { upgradeCommands } from './upgrades.ts'
-
-/** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
-export const fence = z.object({
-  desktopId: id,
-  epoch: z.int().min(1),
-  generation: z.int().min(0),
-  turn: z.int().min(0),
-  operationId: id,
-  /** Relative, since clocks differ: how long the control plane waits for the result. */
-  deadlineMs: durationMs,
-})
-export type Fence = z.infer<typeof fence>
-
-export const desktopSpec = z.object({
-  vcpus: z.int().min(1),
-  memoryMiB: z.int().min(16),
-  diskGiB: z.int().min(1),
-  imageVersion: z.string(),
-  /** What it gets while others want the same. Without it the host limits nothing. An agent of release 0.1 ignores it. */
-  shares: shares.optional(),
-})
-export type DesktopSpec = z.infer<typeof desktopSpec>
-
-/** The size that a desktop has on its host: a saved memory keeps its own. An agent of release 0.1 does not report it. */
-export const desktopSize = desktopSpec.pick({ vcpus: true, memoryMiB: true, diskGiB: true })
-export type DesktopSize = z.infer<typeof desktopSize>
 
 /**
  * What a wake may start from.
@@ -308,6 +283,7 @@ export const commands = {
   'move.abandon': { payload: fenced, result: z.object({}) },
   /** Old host, the undo of `begin` and `send`: the desktop goes on here as it was. Returns the state that is then true. */
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
+  ...copyCommands,
   ...guestCommands,
   ...clipboardCommands,
   ...metricsCommands,

@@ -7,6 +7,7 @@ import { desktopName, labelChanges, labels } from './labels.ts'
 import { lastMetricsJson } from './metrics.ts'
 import { destroyAfterSecs, scheduleBody, scheduleJson } from './schedules.ts'
 import { useClass, wakeOn } from './use-classes.ts'
+import { protection } from './vaults.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
 export const tier = z.enum(tiers)
@@ -71,6 +72,8 @@ export const desktopJson = z
     schedule: scheduleJson
       .nullable()
       .describe('When it wakes and hibernates by itself; its idle view shows what comes next. Null for never'),
+    protection,
+    protected_at: time.nullable().describe('When its newest copy was taken; null without one'),
     created_at: time,
     updated_at: time,
     metrics: lastMetricsJson
@@ -103,6 +106,8 @@ export const desktopJson = z
         labels: { team: 'qa' },
         destroy_at: '2026-01-31T12:00:00.000Z',
         schedule: { wake: { cron: '0 8 * * 1-5', time_zone: 'Europe/Berlin' } },
+        protection: 'disk',
+        protected_at: '2026-01-01T12:01:02.512Z',
         created_at: '2026-01-01T12:00:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
       },

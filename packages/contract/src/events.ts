@@ -9,6 +9,7 @@ import { didYouMean } from './nearest.ts'
 export const customerEventTypes = [
   'desktop.state',
   'desktop.moved',
+  'desktop.copied',
   'desktop.destroy_soon',
   'desktop.schedule_skipped',
   'desktop.out_of_memory',

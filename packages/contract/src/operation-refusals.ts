@@ -31,6 +31,27 @@ export const operationRefusals = {
     what: 'the desktop’s host is unreachable, or cannot run it now',
     next: retryWhenBack,
   },
+  vault_unavailable: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the vault of the copies cannot be used now',
+    next: retry,
+  },
+  vault_full: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the vault of the copies is full',
+    next: 'ask the operator',
+  },
+  copy_damaged: {
+    status: 409,
+    from: 'host',
+    internalOnly: true,
+    what: 'the copy is damaged, or is no longer in its vault',
+    next: 'choose another copy',
+  },
   image_unavailable: {
     status: 409,
     from: 'host',

@@ -8,10 +8,13 @@ import { refusalCode } from './refusals.ts'
 export const requestKinds = ['wake', 'hibernate', 'destroy'] as const
 export type RequestKind = (typeof requestKinds)[number]
 
-/** `move` takes a desktop to another host. Its state stays, and callers never request one. */
-export const operationKinds = [...requestKinds, 'move'] as const
+/** `move` takes a desktop to another host. Its state stays, and callers never request one. `restore` brings back a copy. */
+export const operationKinds = [...requestKinds, 'move', 'restore'] as const
 export const operationKind = z.enum(operationKinds)
 export type OperationKind = z.infer<typeof operationKind>
+
+export const isRequestKind = (kind: OperationKind): kind is RequestKind =>
+  requestKinds.some((request) => request === kind)
 
 /** Who requested it. A later release may add more. */
 export const operationRequester = z.enum(['caller', 'operator', 'drain', 'idle', 'host', 'schedule'])
@@ -58,6 +61,10 @@ export const operationResult = z
       .describe('With `tier`: what still waits, as this wake used a saved memory; `discard_memory` boots into it'),
     disk_gib: z.int().optional().describe('The same of its disk: the size that it has now'),
     next_disk_gib: z.int().nullable().optional().describe('With `disk_gib`: the size that still waits for a boot'),
+    restored_from: z
+      .object({ copy_id: id, taken_at: time })
+      .optional()
+      .describe('Of a restore: the copy that the desktop has now'),
     cleanup: z
       .enum(['done', 'deferred'])
       .optional()
@@ -120,7 +127,9 @@ export const operationJson = z
   .object({
     id: id.describe('Operation identifier'),
     desktop_id: id.describe('Desktop the operation acts on'),
-    kind: operationKind.describe('`move` takes the desktop to another host; its state and generation stay'),
+    kind: operationKind.describe(
+      '`move` takes the desktop to another host; its state and generation stay. `restore` brings back one of its copies',
+    ),
     requested_by: operationRequester.describe(
       '`caller`: a request of this API. `operator` and `drain`: the operators of the service. `idle`: the service itself, after the desktop’s idle timeout. `schedule`: the desktop’s schedule, or its end. `host`: the desktop’s host, because its guest had suspended itself, or was paused. A later release may add values',
     ),

@@ -9,6 +9,7 @@ import {
   refuse,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
+import type { Copies } from '../copies/copies.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import { explainSilence, requireUnpaused, type SilenceDeps } from '../desktops/silent-guests.ts'
 import type { Templates } from '../desktops/templates.ts'
@@ -23,6 +24,7 @@ import type { MoveDeps } from '../moves/held.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
 import type { RootUnit } from '../upgrades/root-unit.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
+import { copyHandlers } from './copies.ts'
 import { type DesktopDeps, desktopHandlers } from './desktops.ts'
 import { guestCall, startsPrograms } from './guest-call.ts'
 import { guestStream } from './guest-stream.ts'
@@ -45,6 +47,7 @@ export interface CommandDeps extends DesktopDeps, MoveDeps, SilenceDeps {
   guests: DesktopDeps['guests']
   figures: DesktopDeps['figures']
   fetcher: ImageFetcher
+  copies: Copies
   failpoints: Failpoints
   transfers: Transfers
   execs: GuestExecs
@@ -63,6 +66,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   ...desktopHandlers,
   ...moveHandlers,
   ...imageHandlers,
+  ...copyHandlers,
   'key.renew': async ({ hostKey }) => ({ publicKey: await hostKey.renew() }),
   'guest.call': guestCall,
   'guest.stream': guestStream,

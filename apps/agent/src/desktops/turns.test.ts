@@ -142,7 +142,7 @@ test('twenty desktops at once are all served, four at a time', async () => {
 test('work that fails when a later turn is there already is answered with its own refusal', async () => {
   using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-turns-'))
   await using journal = await Journal.open(folder.path)
-  const turns = new Turns(journal, () => undefined)
+  const turns = new Turns(journal, { accepted: () => undefined, idle: () => undefined })
   const id = newId()
   const work = async () => {
     await journal.accept(fenceOf(id, 1, 2), 'a later command')

@@ -41,6 +41,14 @@ interface TurnOptions {
   moves?: boolean
 }
 
+/** Both must not throw. */
+export interface TurnListener {
+  /** A turn of the desktop was accepted, and its work is about to begin. */
+  accepted(desktopId: DesktopId): void
+  /** The last piece of work of a desktop has ended. */
+  idle(desktopId: DesktopId): void
+}
+
 /** Work without a command has no deadline. */
 const idleWorkMs = 86_400_000
 
@@ -48,14 +56,13 @@ const superseded = () => new Refusal('superseded', 'a later request for this des
 
 export class Turns {
   readonly #journal: Journal
-  readonly #idle: (desktopId: DesktopId) => void
+  readonly #listener: TurnListener
   readonly #admissions = new KeyedMutex()
   readonly #works = new Map<DesktopId, Work[]>()
 
-  /** `idle` is called whenever the last piece of work of a desktop has ended. */
-  constructor(journal: Journal, idle: (desktopId: DesktopId) => void) {
+  constructor(journal: Journal, listener: TurnListener) {
     this.#journal = journal
-    this.#idle = idle
+    this.#listener = listener
   }
 
   busy(desktopId: DesktopId): boolean {
@@ -102,6 +109,7 @@ export class Turns {
     if (same) return same
     const how = { ...options, syncLater: options.syncsLater === true }
     await this.#journal.accept(fence, command, options.undoes ? { takenBack: true } : {}, how)
+    this.#listener.accepted(fence.desktopId)
     for (const other of live) if (supersedes(fence, options, other)) other.controller.abort(superseded())
     return this.#add(fence.desktopId, fence, command, async (signal, earlier) => {
       if (!options.preempts) await earlier
@@ -180,7 +188,7 @@ export class Turns {
       return
     }
     this.#works.delete(desktopId)
-    this.#idle(desktopId)
+    this.#listener.idle(desktopId)
   }
 }
 

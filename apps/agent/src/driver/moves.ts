@@ -67,6 +67,8 @@ export interface Moves {
   arrivingDiskPath(desktopId: DesktopId): Promise<string>
   /** Checks that file, puts it on this host's copy of the image and in place, synced. Does nothing if that was done. */
   adoptDisk(arrival: Arrival): Promise<void>
+  /** The same, in place of the disk that the desktop has. */
+  replaceDisk(arrival: Arrival): Promise<void>
   /** Refuses a saved memory that would open anything on this host but what belongs to the desktop. */
   requireHarmless(arrival: Arrival, memoryPath: string): Promise<void>
 }

@@ -61,6 +61,7 @@ export interface BenchOptions<D extends AnyDriver> {
   templatesMiB?: number | undefined
 }
 
+/** Vaults are files in its folder `vaults`. */
 export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly failpoints = new ArmedFailpoints()
   readonly said: Said[] = []
@@ -139,6 +140,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       ...(this.moves && { moves: this.moves }),
       warm: this.#warm,
       templatesMiB: this.templatesMiB,
+      copies: { vaultsDir: join(this.folder, 'vaults'), cacheDir: join(this.folder, 'vault-cache') },
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),
       log,

@@ -12,10 +12,11 @@ import {
 import type { AnyDriver } from '../make-driver.ts'
 import type { Bench } from './bench.ts'
 
-/** `input.interrupt` reaches a batch, `key.renew` and `agent.upgrade` the host: no guest. */
+/** `input.interrupt` reaches a batch, the others the host: no guest. */
 type WayIn = Exclude<
   CommandName,
-  `${'agent' | 'desktop' | 'host' | 'move' | 'image' | 'guest' | 'key'}.${string}` | 'input.interrupt'
+  | `${'agent' | 'copy' | 'desktop' | 'guest' | 'host' | 'image' | 'key' | 'move' | 'vault'}.${string}`
+  | 'input.interrupt'
 >
 
 const channel = 'channel-of-a-test'

@@ -437,3 +437,35 @@ test('a label’s value does not pass for another label', async () => {
   const { dormouse } = await start(() => ({ body: { desktops: [desktop({ labels })] } }))
   expect((await dormouse(['list'])).stdout).toContain(' team=qa note="x prod=yes \\"" ')
 })
+
+test('copies are listed and restored, and a policy is put', async () => {
+  const copy = {
+    id: operationId,
+    kind: 'memory',
+    taken_at: '2026-01-02T03:04:05.678Z',
+    size_bytes: 3_000_000,
+    vault: 'main',
+  }
+  const { dormouse, seen } = await start(({ method, path }) => {
+    if (path.endsWith('/copies')) return { body: { copies: [copy] } }
+    if (method === 'PUT')
+      return {
+        body: {
+          name: 'qa',
+          select: 'team=qa',
+          when: 'every-sleep',
+          keep: { last: 1, daily: 0, weekly: 0 },
+          recover: 'manual',
+        },
+      }
+    return { body: succeeded() }
+  })
+  expect((await dormouse(['copies', 'list', desktopId])).stdout).toMatch(
+    /memory +2026-01-02T03:04:05.678Z +3 MiB +main/,
+  )
+  expect((await dormouse(['copies', 'restore', desktopId, operationId])).code).toBe(0)
+  const put = await dormouse(['copies', 'policy', 'qa', '--select', 'team=qa', '--keep', 'last=1,daily=0'])
+  expect(put.stdout).toContain('last=1,daily=0,weekly=0')
+  expect(JSON.parse(String(seen.at(-1)!.body))).toEqual({ select: 'team=qa', keep: { last: 1, daily: 0 } })
+  expect((await dormouse(['copies', 'policy', 'qa', '--keep', 'many'])).code).toBe(2)
+})

@@ -101,7 +101,14 @@ export function addDesktops(program: Command, context: Context): void {
   )
     .description('change a desktop’s name, labels, size, end, schedule or what wakes it')
     .argument('[id]', 'desktop')
-    .addOption(selectOption('the labels of all whose labels match, such as team=qa').conflicts('name'))
+    .addOption(
+      selectOption('the labels of all whose labels match, such as team=qa').conflicts([
+        'name',
+        'tier',
+        'diskGib',
+        'wakeOn',
+      ]),
+    )
     .option('--dry-run', 'with --select: print what would be done, and do nothing')
     .option('--name <name>', 'another name')
     .option('--no-name', 'take its name away')

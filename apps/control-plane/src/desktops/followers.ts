@@ -1,6 +1,6 @@
 // Begins a request that has waited behind a move or behind a hibernation by the service, after that has settled. Only then do
 // generation and turn rise. If the requested result is already true, the request succeeds at once.
-import { messageOf, newId } from '@dormouse/contract'
+import { isRequestKind, messageOf, newId } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { followerOf, startFollower } from '../operations/followers.ts'
 import * as operations from '../operations/store.ts'
@@ -26,7 +26,7 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
   const row = waiting && (await lockAny(tx, waiting.desktopId))
   // Read again under the lock: a destroy may have superseded it.
   const next = row && (await followerOf(tx, behind))
-  if (!row || !next || next.kind === 'move') return undefined
+  if (!row || !next || !isRequestKind(next.kind)) return undefined
   const { kind } = next
   const done = await succeedAtOnce(tx, behind, next, row)
   if (done) return done

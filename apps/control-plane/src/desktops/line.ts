@@ -1,6 +1,6 @@
 // What happens to a request that arrives while the service itself moves or hibernates the desktop, or that asks for a result
 // which an operation in progress brings. Pure.
-import { type OperationRequester, Refusal, type RequestKind, refuse } from '@dormouse/contract'
+import { isRequestKind, type OperationRequester, Refusal, type RequestKind, refuse } from '@dormouse/contract'
 import { isOwnHibernation, type Line } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import { illegalRequest, isLegal, transitions } from './states.ts'
@@ -25,12 +25,14 @@ export const isWakeOfAwake = (kind: RequestKind, error: unknown): boolean =>
 
 /**
  * Refuses with `wrong_state` if the desktop's state does not allow the request. A move or a hibernation by the service is no
- * reason to refuse: the first request waits behind it, and later requests are judged as if the waiting one had begun.
+ * reason to refuse: the first request waits behind it, and later requests are judged as if the waiting one had begun. One that
+ * waits behind a restore is judged as if that had succeeded.
  */
 export function requireLegal(kind: RequestKind, desktop: DesktopRow, { ahead, next }: Line): void {
-  const waiting = next && next.kind !== 'move' ? next.kind : undefined
+  const waiting = next && isRequestKind(next.kind) ? next.kind : undefined
   if (!waiting && ahead?.kind === 'hibernate' && kind !== 'destroy') return
-  const state = waiting ? transitions[waiting].via : desktop.state
+  const rests = ahead?.kind === 'restore' ? 'stopped' : desktop.state
+  const state = waiting ? transitions[waiting].via : rests
   if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, desktop.failureCode), { state })
 }
 
@@ -47,7 +49,7 @@ export function joinedBy(
   { state }: DesktopRow,
   { current, next }: Line,
 ): OperationRow | 'already' | undefined {
-  if (next && next.kind !== 'move') return next.kind === kind ? next : undefined
+  if (next && isRequestKind(next.kind)) return next.kind === kind ? next : undefined
   if (current?.kind === kind && !isOwnHibernation(current)) return current
   return state === transitions[kind].done ? 'already' : undefined
 }

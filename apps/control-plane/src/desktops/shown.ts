@@ -5,6 +5,7 @@ import {
   type DesktopState,
   defaultIdlePolicy,
   messageOf,
+  type Protection,
   type RefusalCode,
   type Selector,
 } from '@dormouse/contract'
@@ -17,12 +18,20 @@ import type { DesktopRow } from './store.ts'
 const columns = `d.id, d.org_id, d.tier, d.disk_gib, d.next_tier, d.next_disk_gib, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy, d.wake_on,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.name, d.labels,
+  case when d.protected_at is null then 'none' when d.protected_kind = 'memory' and d.copied_turn = d.turn then 'memory' else 'disk' end as protection,
+  d.protected_at,
   case when d.state <> 'destroyed' then d.destroy_at end as destroy_at, d.schedule, d.created_at, d.updated_at`
 
 /** Completes what was read with `columns`. */
 export function shown(row: DesktopJson): DesktopJson {
   if (row.failure !== null) row.failure = messageOf(row.failure as RefusalCode)
   return row
+}
+
+/** As `columns` has it. */
+function protectionOf({ protectedAt, protectedKind, copiedTurn, turn }: DesktopRow): Protection {
+  if (!protectedAt) return 'none'
+  return protectedKind === 'memory' && copiedTurn === turn ? 'memory' : 'disk'
 }
 
 /** Converts a desktop that was read for other purposes. */
@@ -48,6 +57,8 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   labels: row.labels,
   destroy_at: (row.state !== 'destroyed' && row.destroyAt?.toISOString()) || null,
   schedule: row.schedule,
+  protection: protectionOf(row),
+  protected_at: row.protectedAt?.toISOString() ?? null,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

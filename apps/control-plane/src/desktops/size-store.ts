@@ -27,3 +27,12 @@ export async function takeSize(db: Db, id: string, { tier, diskGiB }: FoundSize)
     values: [id, tier?.tier ?? null, tier?.vcpus ?? null, tier?.memoryMiB ?? null, diskGiB],
   })
 }
+
+/** The desktop has the disk of a copy now. A larger one that it had before comes back at its next boot. The row is locked. */
+export async function takeDiskOfCopy(db: Db, id: string, diskGiB: number): Promise<void> {
+  await db.query(
+    `update desktops set disk_gib = $2, next_disk_gib = nullif(greatest(next_disk_gib, disk_gib), $2)
+      where id = $1 and disk_gib <> $2`,
+    [id, diskGiB],
+  )
+}

@@ -50,11 +50,16 @@ export const removalChanges = {
 /** The changes that the return of a lost host makes: the host still has the desktop, with or without its saved memory. */
 const returns: Changes = { hibernated: ['failed'], stopped: ['failed'] }
 
+/** The states in which a copy of the desktop can be restored. A restore changes them only when it has succeeded. */
+export const restorable: readonly DesktopState[] = ['created', 'hibernated', 'stopped', 'failed']
+const restored: readonly DesktopState[] = ['hibernated', 'stopped']
+
 /** What puts a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
-export type SettledBy = RequestKind | 'correction' | 'removal' | 'return'
+export type SettledBy = RequestKind | 'restore' | 'correction' | 'removal' | 'return'
 
 /** The states from which this cause may bring a desktop into state `to`; none if the tables do not allow it. */
 export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopState[] {
+  if (cause === 'restore') return restored.includes(to) ? restorable : []
   if (cause === 'correction') return corrections[to] ?? []
   if (cause === 'return') return returns[to] ?? []
   if (cause === 'removal') return (removalChanges as Changes)[to] ?? []

@@ -2,6 +2,7 @@
 import {
   type ActivityClass,
   type BillingMode,
+  type CopyKind,
   type DesktopSpec,
   type DesktopState,
   inventoryBuckets,
@@ -51,6 +52,10 @@ export interface DesktopRow {
   labels: Labels
   destroyAt: Date | null
   schedule: ScheduleJson | null
+  /** When its newest copy was taken, what that has, and the turn in which it slept then. */
+  protectedAt: Date | null
+  protectedKind: CopyKind | null
+  copiedTurn: number | null
   createdAt: Date
   updatedAt: Date
 }
@@ -59,7 +64,8 @@ export const columns = `id, org_id as "orgId", tier, state, image_version as "im
   disk_gib as "diskGiB", next_tier as "nextTier", next_vcpus as "nextVcpus", next_memory_mib as "nextMemoryMiB",
   next_disk_gib as "nextDiskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", wake_on as "wakeOn", billing_mode as "billingMode", host_id as "hostId", fingerprint,
-  failure_code as "failureCode", made_from as "madeFrom", name, labels, destroy_at as "destroyAt", schedule, created_at as "createdAt", updated_at as "updatedAt"`
+  failure_code as "failureCode", made_from as "madeFrom", name, labels, destroy_at as "destroyAt", schedule, protected_at as "protectedAt",
+  protected_kind as "protectedKind", copied_turn as "copiedTurn", created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
   DesktopRow,

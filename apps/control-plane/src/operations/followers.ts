@@ -6,7 +6,7 @@ import { columns, type OperationRow, settledMeanwhile } from './store.ts'
 
 /** Which of a desktop's live operations a request finds. */
 export interface Line {
-  /** What the service itself has begun: a move, or a hibernation by idle or by a drain. Any request waits behind it. */
+  /** A restore, or what the service itself has begun: a move, or a hibernation by idle or by a drain. Any request waits behind it. */
   ahead: OperationRow | undefined
   /** What is in progress, whoever has requested it. */
   current: OperationRow | undefined
@@ -22,7 +22,7 @@ export async function lineOf(db: Db, desktopId: string): Promise<Line> {
     values: [desktopId],
   })
   return {
-    ahead: rows.find((row) => row.kind === 'move' || isOwnHibernation(row)),
+    ahead: rows.find((row) => row.kind === 'move' || row.kind === 'restore' || isOwnHibernation(row)),
     current: rows.find(({ behind }) => behind === null),
     next: rows.find(({ behind }) => behind !== null),
   }

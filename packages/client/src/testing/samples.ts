@@ -29,6 +29,8 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     wake_on: [],
     destroy_at: null,
     schedule: null,
+    protection: 'none',
+    protected_at: null,
     created_at: time,
     updated_at: time,
     ...changes,

@@ -87,9 +87,13 @@ export class LibvirtDisks {
   }
 
   /** The disk that was copied to this host is checked, put on this host's image, synced and in place. */
-  async adopt({ mark, spec, imageDigest, furnished }: Arrival): Promise<void> {
+  async adopt(arrival: Arrival): Promise<void> {
+    if (!(await this.has(arrival.mark.desktopId))) await this.replace(arrival)
+  }
+
+  /** The same, whether the desktop has a disk or not. */
+  async replace({ mark, spec, imageDigest, furnished }: Arrival): Promise<void> {
     const { desktopId } = mark
-    if (await this.has(desktopId)) return
     const path = this.arrivingPath(desktopId)
     await this.#images.using(async () => {
       const image = await this.imageOfDigest(imageDigest)

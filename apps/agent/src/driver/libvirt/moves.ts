@@ -143,6 +143,10 @@ export class LibvirtMoves implements Moves {
     return this.#deps.disks.adopt(arrival)
   }
 
+  replaceDisk(arrival: Arrival): Promise<void> {
+    return this.#deps.disks.replace(arrival)
+  }
+
   async requireHarmless({ spec, mark }: Arrival, memoryPath: string): Promise<void> {
     const { domains } = this.#deps.installation.session.host
     portable(await orRefuse('the saved memory could not be read', domains.saveImageXml(memoryPath)), spec, mark)

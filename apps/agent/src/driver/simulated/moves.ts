@@ -173,13 +173,20 @@ export class SimulatedMoves implements Moves {
 
   async adoptDisk(arrival: Arrival): Promise<void> {
     const { desktopId } = arrival.mark
-    const { faults, disks, containers } = this.#host
+    const { faults, disks } = this.#host
     await faults.enter('adoptDisk')
-    if (disks.read(desktopId)) return
+    if (!disks.read(desktopId)) await this.replaceDisk(arrival)
+  }
+
+  async replaceDisk(arrival: Arrival): Promise<void> {
+    const { desktopId } = arrival.mark
+    const { disks, containers } = this.#host
     await this.#requireImage(arrival.imageDigest)
     const { head, archive } = unpacked(await readFile(await this.arrivingDiskPath(desktopId)).catch(refuseMissing))
     const disk = simulatedDisk.parse(head)
     requireSize(disk, arrival)
+    // One that an older memory has left stands on the older disk.
+    containers.end(desktopId)
     await containers.unpackDisk(desktopId, archive)
     disks.write(desktopId, disk)
     await this.forget(desktopId)

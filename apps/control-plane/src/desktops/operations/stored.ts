@@ -55,6 +55,20 @@ export const moveInput = onItsHost.extend({
 })
 export type MoveInput = z.infer<typeof moveInput>
 
+/** The copy is stored with the operation: it may be forgotten meanwhile, and its snapshot is still there for a while. */
+export const restoreInput = accepted.extend({
+  copyId: id,
+  takenAt: z.string(),
+  vault: z.string(),
+  snapshot: z.string(),
+  imageDigest: z.string(),
+  madeFrom: z.string().nullable(),
+  handoff: z.string(),
+  /** Whether its memory was not used since. */
+  memory: z.boolean(),
+})
+export type RestoreInput = z.infer<typeof restoreInput>
+
 export const destroyInput = accepted
 export type DestroyInput = z.infer<typeof destroyInput>
 
@@ -83,6 +97,14 @@ export const hibernateFindings = findings.extend({
   seen: z.union([observation.pick({ domain: true, memory: true }), z.enum(['out of reach', 'nothing'])]).optional(),
 })
 export type HibernateFindings = z.infer<typeof hibernateFindings>
+
+export const restoreFindings = findings.extend({
+  hostId: z.string().optional(),
+  /** Set if the desktop was not on this host before. */
+  isNew: z.boolean().optional(),
+  restored: commands['copy.restore'].result.shape.state.optional(),
+})
+export type RestoreFindings = z.infer<typeof restoreFindings>
 
 const state = z.enum(['awake', 'hibernated', 'stopped'])
 const whetherDone = z.enum(['done', 'deferred'])
