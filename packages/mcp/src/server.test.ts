@@ -1,6 +1,6 @@
 import { createClient, type WakeWish } from '@dormouse/client'
 import { execId, execScript, startedWith, wasRemoved } from '@dormouse/client/testing/exec-script'
-import { desktop, desktopId, operation, succeeded } from '@dormouse/client/testing/samples'
+import { desktop, desktopId, operation, operationId, succeeded } from '@dormouse/client/testing/samples'
 import { problem, type Script, serve } from '@dormouse/client/testing/scripted-server'
 import { InMemoryTransport, Client as McpClient } from '@modelcontextprotocol/client'
 import { expect, onTestFinished, test } from 'vitest'
@@ -38,6 +38,7 @@ test('by default an agent has every tool but those that destroy', async () => {
     'desktop_create',
     'desktop_wake',
     'desktop_hibernate',
+    'desktop_bulk',
     'desktop_schedule',
     'desktop_metrics',
     'desktop_screen',
@@ -284,4 +285,34 @@ test('a file is read in parts that end between characters', async () => {
   expect(first.content[0]!.text).toMatch(/^a{65535}\n--- 65535 of 65546 bytes; read on with offset 65535$/)
   const rest = await call('desktop_read_file', { desktop_id: desktopId, path: '/srv/a', offset: 65_535 })
   expect(rest.content[0]!.text).toBe('ü and more')
+})
+
+test('many desktops are hibernated by a selector, and each that was not has its reason', async () => {
+  const progress = { total: 3, waiting: 0, working: 0, succeeded: 2, failed: 0, skipped: 1, cancelled: 0 }
+  const row = (reason: object | null) => ({
+    desktop_id: desktopId,
+    name: null,
+    state: 'awake',
+    status: 'skipped',
+    reason,
+    operation_id: null,
+  })
+  const plan = {
+    ...{
+      id: operationId,
+      action: 'hibernate',
+      select: 'team=qa',
+      state: 'done',
+      created_at: null,
+      settled_at: 'now',
+      progress,
+    },
+    desktops: [row(null), row({ code: 'wrong_state', detail: 'it is failed' })],
+  }
+  const { call, seen } = await connect(() => ({ body: plan }))
+  const done = await call('desktop_bulk', { action: 'hibernate', select: 'team=qa' })
+  expect(done.content[0]!.text).toBe(
+    `3 desktops match; 2 succeeded, 0 failed, 1 were skipped\n${desktopId}: it is failed`,
+  )
+  expect(JSON.parse(String(seen[0]!.body))).toEqual({ action: 'hibernate', select: 'team=qa' })
 })

@@ -7,6 +7,7 @@ import { explain } from './failures.ts'
 import { defaultGrants, type Grant } from './grants.ts'
 import { schemaOf } from './schemas.ts'
 import type { Answer, Tool } from './tool.ts'
+import { bulk } from './tools/bulk.ts'
 import {
   createDesktop,
   destroyDesktop,
@@ -36,6 +37,7 @@ const tools: readonly Tool[] = [
   createDesktop,
   wakeDesktop,
   hibernateDesktop,
+  bulk,
   scheduleDesktop,
   destroyDesktop,
   destroyLater,
