@@ -31,6 +31,23 @@ const notAtLength = long
       'test/real/screens-at-once.test.ts',
     ]
 
+/** These take a minute on simulated hosts and rarely break; others try the same in fewer cases. */
+const notEachTime = long
+  ? []
+  : [
+      // Beside test/integration/moves.test.ts.
+      'test/integration/moves-hibernated.test.ts',
+      // Beside test/integration/fuzz.test.ts.
+      'test/integration/fuzz-guests.test.ts',
+      // Beside test/integration/every-route.test.ts, and the refusals that each test expects.
+      'test/integration/causes.test.ts',
+      // Beside test/real/main-job.test.ts.
+      'test/integration/paused-guests.test.ts',
+      // Beside test/integration/postgres.test.ts.
+      'test/integration/database-troubles.test.ts',
+      'test/integration/database-at-start.test.ts',
+    ]
+
 /** Only real guests get a second try, and only under CI: a noisy machine stops QEMU for seconds. `npm test` names each. */
 const retry = process.env.CI ? 1 : 0
 
@@ -71,6 +88,7 @@ export default defineConfig({
           ...oneProcess,
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
+          exclude: [...configDefaults.exclude, ...notEachTime],
           env: { TMPDIR: fastFolder() },
           globalSetup: 'test/setup/postgres.ts',
           setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
