@@ -67,7 +67,7 @@ test('an access token that expires ends its socket with 4004; one that is renewe
   // A guess is told what every guess is told, and nothing of the claim.
   const guess = `${unused.slice(0, -4)}AAAA`
   for (const [url, says] of [
-    [unused, 'access token behind'],
+    [unused, 'credential behind'],
     [guess, 'this link was used'],
   ] as const)
     expect((await RfbClient.dial(url).closed).reason).toContain(says)

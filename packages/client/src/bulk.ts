@@ -1,13 +1,8 @@
 // Bulks: one typed call per route, and the wait for a plan to settle.
 import type { BulkBody, BulkJson } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
-import type { CallOptions, Http } from './http.ts'
+import type { CallOptions, Http, KeyedOptions } from './http.ts'
 import { path } from './path.ts'
-
-interface KeyedOptions extends CallOptions {
-  /** Requests with the same key take effect once. One is generated if none is given. */
-  idempotencyKey?: string
-}
 
 export interface BulkWaitOptions extends CallOptions {
   onProgress?: (seen: BulkJson) => void

@@ -49,7 +49,7 @@ import { InvalidRequestError } from './errors.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
 import { fileUrlCalls } from './file-urls.ts'
-import { type CallOptions, Http, type HttpOptions, httpNames } from './http.ts'
+import { type CallOptions, Http, type HttpOptions, httpNames, type KeyedOptions } from './http.ts'
 import { keyCalls } from './keys.ts'
 import {
   pollOperation,
@@ -79,11 +79,6 @@ export interface ClientOptions extends HttpOptions {
 
 /** The API requires a tier; the SDK has a default. */
 export type NewDesktop = Omit<CreateDesktopBody, 'tier'> & Partial<Pick<CreateDesktopBody, 'tier'>>
-
-export interface KeyedOptions extends CallOptions {
-  /** Requests with the same key take effect once. One is generated if none is given, so that retries are safe. */
-  idempotencyKey?: string
-}
 
 export interface MutationOptions extends KeyedOptions {
   /** Makes the service respond when the operation settles, after 120 s at most. */

@@ -18,12 +18,11 @@ import {
   type ClientOptions,
   createClient,
   type DesktopQuery,
-  type KeyedOptions,
   type MetricsQuery,
   type NewDesktop,
 } from './client.ts'
 import { Clipboard, Commands, Files, Stream } from './guest.ts'
-import { type CallOptions, callNames, httpNames } from './http.ts'
+import { type CallOptions, callNames, httpNames, type KeyedOptions } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf, inputNames } from './input.ts'
 import { idOfDesktop } from './naming.ts'
 import { type SettleOptions, settleNames } from './operations.ts'

@@ -48,6 +48,11 @@ export interface CallOptions {
   wake?: WakeWish
 }
 
+export interface KeyedOptions extends CallOptions {
+  /** Requests with the same key take effect once. One is generated if none is given, so that retries are safe. */
+  idempotencyKey?: string
+}
+
 /** What an answer has if its call has waited for the desktop to wake. */
 export interface Woken {
   woke?: WokeJson

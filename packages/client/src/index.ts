@@ -121,7 +121,6 @@ export {
   type DesktopPage,
   type DesktopQuery,
   type EntriesQuery,
-  type KeyedOptions,
   type MetricsQuery,
   type MutationOptions,
   newIdempotencyKey,
@@ -147,7 +146,7 @@ export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type Start
 export type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 export type { ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, FileChange, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
-export type { CallOptions, HttpOptions, Woken } from './http.ts'
+export type { CallOptions, HttpOptions, KeyedOptions, Woken } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export { idOfDesktop } from './naming.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'

@@ -2,8 +2,7 @@
 import type { InputBody, InputJson, PictureSpec, Size } from '@dormouse/contract'
 import type { InputAction, InputBatch } from './adapters.ts'
 import type { Camel } from './camel.ts'
-import type { KeyedOptions } from './client.ts'
-import { callNames } from './http.ts'
+import { callNames, type KeyedOptions } from './http.ts'
 import type { NamesOf } from './options.ts'
 
 export type InputResult = Camel<InputJson>

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { tier, time } from './desktops.ts'
 import { id } from './ids.ts'
-import { shares } from './shares.ts'
+import { exampleShares, shares } from './shares.ts'
 
 /** Letters, digits and some punctuation, so that a name never becomes a path and never contains an `@`. */
 const plainName = z
@@ -128,7 +128,7 @@ const exampleTier = {
   vcpus: 1,
   memory_mib: 512,
   disk_gib: 10,
-  shares: shares.meta()?.examples?.[0],
+  shares: exampleShares,
 }
 
 /** The size of a tier, and what its desktops get of their hosts. */

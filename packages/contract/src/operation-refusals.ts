@@ -1,5 +1,6 @@
 // The refusals of failed operations: the causes of their failures, and what a host answers to outdated commands.
 import type { RefusalRow } from './refusal-row.ts'
+import { vaultRefusals } from './vault-refusals.ts'
 
 const retry = 'retry, and ask the operator if it fails again'
 const retryWhenBack = 'retry when the host is back'
@@ -31,27 +32,7 @@ export const operationRefusals = {
     what: 'the desktop’s host is unreachable, or cannot run it now',
     next: retryWhenBack,
   },
-  vault_unavailable: {
-    status: 409,
-    from: 'host',
-    internalOnly: true,
-    what: 'the vault of the copies cannot be used now',
-    next: retry,
-  },
-  vault_full: {
-    status: 409,
-    from: 'host',
-    internalOnly: true,
-    what: 'the vault of the copies is full',
-    next: 'ask the operator',
-  },
-  copy_damaged: {
-    status: 409,
-    from: 'host',
-    internalOnly: true,
-    what: 'the copy is damaged, or is no longer in its vault',
-    next: 'choose another copy',
-  },
+  ...vaultRefusals,
   image_unavailable: {
     status: 409,
     from: 'host',

@@ -79,7 +79,7 @@ export const createdOwnKeyJson = z
   .object({ ...keyFields, api_key: z.string().describe('The key itself, which is shown only here') })
   .meta({
     id: 'CreatedKey',
-    examples: [{ ...example, api_key: 'svc_sk_0000000000000000000000000000000000000000000aBcDeF' }],
+    examples: [{ ...example, api_key: 'svc_sk_…' }],
   })
 export type CreatedOwnKeyJson = z.infer<typeof createdOwnKeyJson>
 

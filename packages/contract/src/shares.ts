@@ -3,6 +3,15 @@ import { z } from 'zod'
 
 const limit = (most: number, what: string) => z.int().min(1).max(most).nullable().describe(`${what}; null: no limit`)
 
+export const exampleShares = {
+  cpu_weight: 100,
+  disk_iops: 2_000,
+  disk_mib_per_second: 50,
+  network_mbit_per_second: 100,
+  packets_per_second: 10_000,
+  connections: 1_000,
+}
+
 export const shares = z
   .object({
     cpu_weight: z
@@ -22,15 +31,6 @@ export const shares = z
   .meta({
     id: 'Shares',
     description: 'What a desktop gets of its host while others want the same, from its next wake on',
-    examples: [
-      {
-        cpu_weight: 100,
-        disk_iops: 2_000,
-        disk_mib_per_second: 50,
-        network_mbit_per_second: 100,
-        packets_per_second: 10_000,
-        connections: 1_000,
-      },
-    ],
+    examples: [exampleShares],
   })
 export type Shares = z.infer<typeof shares>

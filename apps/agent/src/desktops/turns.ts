@@ -41,13 +41,8 @@ interface TurnOptions {
   moves?: boolean
 }
 
-/** Both must not throw. */
-export interface TurnListener {
-  /** A turn of the desktop was accepted, and its work is about to begin. */
-  accepted(desktopId: DesktopId): void
-  /** The last piece of work of a desktop has ended. */
-  idle(desktopId: DesktopId): void
-}
+/** `accepted`: a desktop's turn was accepted. `idle`: the last piece of its work has ended. Neither throws. */
+export type TurnListener = Record<'accepted' | 'idle', (desktopId: DesktopId) => void>
 
 /** Work without a command has no deadline. */
 const idleWorkMs = 86_400_000

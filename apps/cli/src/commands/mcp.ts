@@ -40,8 +40,9 @@ function grantsFrom(text: string): Grant[] {
 
 /** Ends with standard input, or at Ctrl-C. */
 async function serve({ customer: clientFor, terminal }: Context, { desktop, grants }: McpCliOptions): Promise<void> {
-  // An agent that names a wrong desktop learns it here, not with each call.
-  if (desktop !== undefined) await clientFor().getDesktop(desktop, { signal: terminal.signal })
+  // An agent without a service, or that names a wrong desktop, learns it here, not with each call.
+  const client = clientFor()
+  if (desktop !== undefined) await client.getDesktop(desktop, { signal: terminal.signal })
   // They take longer to load than most commands take to run.
   const { createMcpServer } = await import('@dormouse/mcp')
   const { serveStdio, StdioServerTransport } = await import('@modelcontextprotocol/server/stdio')

@@ -1,7 +1,7 @@
 // Begins restores of copies. Does not know HTTP.
 import { type DesktopId, newId, refuse, refuseNotFound } from '@dormouse/contract'
+import { beginRestore } from '../desktops/generations.ts'
 import { type RestoreInput, restoreInput } from '../desktops/operations/stored.ts'
-import { beginRestore } from '../desktops/state-changes.ts'
 import { restorable } from '../desktops/states.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'

@@ -33,23 +33,6 @@ export async function begin(db: Db, id: string, kind: RequestKind, generationId:
   })
 }
 
-/**
- * Begins a restore: no older incarnation of the desktop can run any more. Its state stays. The caller has locked the row and
- * checked its state.
- */
-export async function beginRestore(db: Db, id: string, generationId: string): Promise<void> {
-  await db.query(
-    `with raised as (
-       update desktops set turn = turn + 1, generation = generation + 1, current_generation_id = $2, updated_at = clock_timestamp()
-       where id = $1 returning id, generation),
-     begun as (
-       insert into generations (id, desktop_id, generation) select $2, id, generation from raised)
-     update generations g set superseded_at = clock_timestamp() from raised
-      where g.desktop_id = raised.id and g.generation = raised.generation - 1`,
-    [id, generationId],
-  )
-}
-
 /** Takes the next turn for a request that changes no state. The caller has locked the row. */
 export async function takeTurn(db: Db, id: string): Promise<void> {
   await db.query('update desktops set turn = turn + 1, updated_at = clock_timestamp() where id = $1', [id])
