@@ -3,6 +3,7 @@
 import type { Shares } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Stack } from '../stack.ts'
+import { waitFor } from '../wait-for.ts'
 import { moved, movingAgent, other } from './parts/moved.ts'
 
 const few: Shares = {
@@ -41,7 +42,11 @@ test('a wake that release 0.1 has accepted limits nothing', async () => {
   stack.failpoints.set('wake.run.before', () => held.promise)
   const { id: operationId } = await stack.begin(id, 'wake')
   await stack.database.rows(`update operations set input = input - 'tier' where id = $1`, [operationId])
+  const { leadership } = stack.replica.parts
+  const { term } = leadership
   const ended = stack.endTerm()
+  // Only then is the operation read again.
+  await waitFor('the end of the term', () => leadership.term !== term)
   held.resolve()
   await ended
   expect(await stack.settled(operationId)).toMatchObject({ state: 'succeeded' })
