@@ -136,6 +136,8 @@ function nextStep(error: DormouseError, about: About): string | undefined {
   if (error.code === 'claim_held' && verb === 'input') return 'retry later, or run the same command with --takeover'
   if (error.code === 'claim_held') return toTakeOver(error, id)
   if (error instanceof OperationFailedError) return fromCause(error, id)
+  const holder = error.problem?.desktop_id
+  if (error.code === 'name_taken' && holder) return `\`dormouse get ${holder}\` shows the desktop that has the name`
   return byCode[error.code ?? '']?.(id) ?? byKind(error, about)
 }
 

@@ -22,7 +22,7 @@ export const madeCopy = z.object({
   snapshot: snapshotId,
   /** `memory`: disk and saved memory, as they belong together. */
   kind: copyKind,
-  /** Of its files. */
+  /** The size of its files. */
   sizeBytes: z.int().min(0),
   /** What the vault did not have yet, before compression. */
   addedBytes: z.int().min(0),

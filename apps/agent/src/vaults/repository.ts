@@ -25,7 +25,7 @@ export interface Backup {
 
 export interface Snapshot {
   id: string
-  /** Of the files. */
+  /** The size of the files. */
   bytes: number
   /** What the vault did not have, before compression. */
   addedBytes: number

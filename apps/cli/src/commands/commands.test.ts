@@ -469,3 +469,9 @@ test('copies are listed and restored, and a policy is put', async () => {
   expect(JSON.parse(String(seen.at(-1)!.body))).toEqual({ select: 'team=qa', keep: { last: 1, daily: 0 } })
   expect((await dormouse(['copies', 'policy', 'qa', '--keep', 'many'])).code).toBe(2)
 })
+
+test('a taken name says which desktop has it', async () => {
+  const body = problem(409, 'name_taken', 'another desktop has this name', { desktop_id: desktopId })
+  const { dormouse } = await start(() => body)
+  expect((await dormouse(['create', '--name', 'build-1'])).stderr).toContain(`dormouse get ${desktopId}`)
+})

@@ -37,6 +37,8 @@ export class Copier {
   readonly #hosts = new Map<string, Promise<void>>()
   /** A removal needs the vault for itself. */
   readonly #vault = new ReadWriteLock()
+  /** It has made a copy, so it knows the vault. */
+  #lastHost: string | undefined
 
   constructor(options: CopierOptions) {
     this.#options = options
@@ -77,8 +79,6 @@ export class Copier {
       ),
     )
   }
-
-  #lastHost: string | undefined
 
   /** Resolves when no copy is made. */
   async settled(): Promise<void> {

@@ -185,7 +185,7 @@ export class SimulatedMoves implements Moves {
     const { head, archive } = unpacked(await readFile(await this.arrivingDiskPath(desktopId)).catch(refuseMissing))
     const disk = simulatedDisk.parse(head)
     requireSize(disk, arrival)
-    // One that an older memory has left stands on the older disk.
+    // A container that belongs to an older memory uses the older disk.
     containers.end(desktopId)
     await containers.unpackDisk(desktopId, archive)
     disks.write(desktopId, disk)
